@@ -1,0 +1,1 @@
+"""The pure core: no clock, no input or output, no driver types."""

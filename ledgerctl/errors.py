@@ -1,0 +1,204 @@
+"""Everything that can go wrong, each with a stable code, a hint and an exit code."""
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What a script can tell from the exit status. Source: contract, section 1."""
+
+    DONE = 0  # done, nothing to do, or already done
+    BUG = 1  # a bug in ledgerctl
+    USAGE = 2  # usage, settings, or no consent
+    REFUSED = 3  # a guard or a rule said no; nothing changed
+    NOT_FOUND = 4  # the named thing does not exist
+    FOUND = 5  # a check found something
+    UNAVAILABLE = 6  # a store cannot be reached or may not be used; nothing changed
+    UNKNOWN = 7  # sent, but the outcome is unknown; running it again is safe
+    PARTIAL = 8  # some done and some not; the report says which
+    HELD = 9  # another run holds the lease or the job; try again
+    INTERRUPTED = 130  # Ctrl-C
+    TERMINATED = 143  # SIGTERM
+
+
+class LedgerctlError(Exception):
+    """Trouble that ends a command: what happened and why, what to do, and how it exits.
+
+    `message` and `hint` never hold a secret: they are printed and logged as they stand.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[ExitCode] = ExitCode.BUG
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InvariantBroken(LedgerctlError):
+    """A rule that this program itself must keep does not hold: a bug, reported as one."""
+
+    code = "bug"
+    exit_code = ExitCode.BUG
+
+
+class UsageError(LedgerctlError):
+    """The command's words do not make sense."""
+
+    code = "usage"
+    exit_code = ExitCode.USAGE
+
+
+class SettingsError(LedgerctlError):
+    """A setting, the configuration file or a profile is wrong or cannot be read."""
+
+    code = "settings"
+    exit_code = ExitCode.USAGE
+
+
+class ConsentMissing(LedgerctlError):
+    """The command must be confirmed and nobody could be asked."""
+
+    code = "consent_missing"
+    exit_code = ExitCode.USAGE
+
+
+class Declined(LedgerctlError):
+    """Somebody was asked and did not say yes."""
+
+    code = "declined"
+    exit_code = ExitCode.USAGE
+
+
+class Refused(LedgerctlError):
+    """A guard or a rule said no; nothing changed."""
+
+    code = "refused"
+    exit_code = ExitCode.REFUSED
+
+
+class ReadOnlyProfile(LedgerctlError):
+    """The profile refuses every changing command."""
+
+    code = "read_only_profile"
+    exit_code = ExitCode.REFUSED
+
+
+class SelectionChanged(LedgerctlError):
+    """`--expect` named another size than the selection has."""
+
+    code = "selection_changed"
+    exit_code = ExitCode.REFUSED
+
+
+class AmbiguousId(LedgerctlError):
+    """A text matches ids of two types."""
+
+    code = "ambiguous_id"
+    exit_code = ExitCode.REFUSED
+
+
+class IndexMissing(LedgerctlError):
+    """A step is unsafe without its unique index."""
+
+    code = "index_missing"
+    exit_code = ExitCode.REFUSED
+
+
+class WrongKeyType(LedgerctlError):
+    """A configured Redis list is of another type."""
+
+    code = "wrong_key_type"
+    exit_code = ExitCode.REFUSED
+
+
+class ReadOnlyReplica(LedgerctlError):
+    """The server is a replica that takes no writes."""
+
+    code = "read_only_replica"
+    exit_code = ExitCode.REFUSED
+
+
+class CrossSlot(LedgerctlError):
+    """The configured lists of a Redis cluster share no slot."""
+
+    code = "cross_slot"
+    exit_code = ExitCode.REFUSED
+
+
+class NotFound(LedgerctlError):
+    """The named job, account, message, operation or dead letter does not exist."""
+
+    code = "not_found"
+    exit_code = ExitCode.NOT_FOUND
+
+
+class StoreUnavailable(LedgerctlError):
+    """A store cannot be reached; nothing was sent."""
+
+    code = "store_unavailable"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class StoreBusy(LedgerctlError):
+    """A store is busy or full and refused the write; nothing changed."""
+
+    code = "store_busy"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class NotPermitted(LedgerctlError):
+    """The store's user lacks a right, or its password is wrong; nothing changed."""
+
+    code = "not_permitted"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class OutputFailed(LedgerctlError):
+    """The result could not be written out."""
+
+    code = "output_failed"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class OutcomeUnknown(LedgerctlError):
+    """A write was sent and its reply was lost; running the command again is safe."""
+
+    code = "outcome_unknown"
+    exit_code = ExitCode.UNKNOWN
+
+
+class PartlyDone(LedgerctlError):
+    """Trouble after the first change: some done, some not."""
+
+    code = "partly_done"
+    exit_code = ExitCode.PARTIAL
+
+
+class LeaseHeld(LedgerctlError):
+    """Another run holds the lease."""
+
+    code = "lease_held"
+    exit_code = ExitCode.HELD
+
+
+class JobHeld(LedgerctlError):
+    """Another operation holds the job."""
+
+    code = "job_held"
+    exit_code = ExitCode.HELD
+
+
+class Interrupted(LedgerctlError):
+    """Ctrl-C; the chunk in hand was finished."""
+
+    code = "interrupted"
+    exit_code = ExitCode.INTERRUPTED
+
+
+class Terminated(LedgerctlError):
+    """SIGTERM; the chunk in hand was finished."""
+
+    code = "terminated"
+    exit_code = ExitCode.TERMINATED

@@ -1,0 +1,1 @@
+"""Verbs: a request, stores and now go in; an outcome comes out."""

@@ -1,0 +1,1 @@
+"""Private servers and the demo story."""

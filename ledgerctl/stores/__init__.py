@@ -1,0 +1,1 @@
+"""The only importers of pymongo, bson and redis: one concrete class a collection or list family."""
