@@ -1,0 +1,179 @@
+"""What a command has to say, before anybody decides how it looks."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Final, TypeAlias, TypeVar
+
+# A float is no Value: a ratio is a Decimal, an amount an int.
+Value: TypeAlias = "bool | int | str | Decimal | datetime | timedelta | Mapping[str, Value] | Sequence[Value] | None"
+Record: TypeAlias = Mapping[str, Value]
+Answer = TypeVar("Answer")
+
+
+class Kind(Enum):
+    """What a column holds, which decides how a table aligns, folds and colours it."""
+
+    TEXT = auto()  # words; the only kind that a table may fold
+    ID = auto()  # whole and on one line in every format
+    AMOUNT = auto()  # credits, signed
+    COUNT = auto()
+    TIME = auto()  # an instant
+    FLAG = auto()  # true, false or unknown
+    RATIO = auto()
+    DURATION = auto()  # a timedelta; seconds for machines, `2h 5m` in a table
+
+
+class Shape(Enum):
+    """How many things the report is about: a row each, or one page of `key  value` lines."""
+
+    LIST = auto()
+    RECORD = auto()
+
+
+class Streamed(Enum):
+    """The mark that says where in a document the records are written as they come."""
+
+    HERE = auto()
+
+
+STREAMED: Final = Streamed.HERE
+DocumentValue: TypeAlias = "Value | Streamed | Callable[[], Value]"
+Document: TypeAlias = Mapping[str, DocumentValue]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One key of each record, as the tabular formats show it.
+
+    A column with `shown=False` appears only when `--fields` asks for it. `title` is the table's
+    heading; plain and csv are headed by the key.
+    """
+
+    key: str
+    title: str = ""
+    kind: Kind = Kind.TEXT
+    shown: bool = True
+
+    @property
+    def heading(self) -> str:
+        """The title, by default the key in words."""
+        return self.title or self.key.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Report:
+    """One command's whole answer, the same for every format.
+
+    `records` is read once and never held, so a generator of any length is fine (a table has to hold
+    it). `document` is what json prints, in its own order; at `items_key` stand the records, at the
+    place marked STREAMED or last when the key is absent. A document value, `foot`, `notes` and
+    `exit_code` may be functions without arguments: they are asked after the last record, which is
+    when a closing balance is known. Without a document json prints the records under `items`, or
+    the one record of a RECORD.
+
+    `text` replaces the body of table and plain. `head` and `foot` stand around a table, `sections`
+    are further tables below it, and `empty` is what a table's reader is told on stderr when there
+    are no records. `notes` go to stderr, in json into the document.
+    """
+
+    columns: Sequence[Column]
+    records: Iterable[Record] = ()
+    document: Document | None = None
+    items_key: str | None = None
+    shape: Shape = Shape.LIST
+    text: Iterable[str] | None = None
+    head: Sequence[str] = ()
+    foot: Sequence[str] | Callable[[], Sequence[str]] = ()
+    notes: Sequence[str] | Callable[[], Sequence[str]] = ()
+    exit_code: int | Callable[[], int] = 0
+    empty: str = ""
+    sections: Sequence["Report"] = ()
+
+
+def settled(answer: Answer | Callable[[], Answer]) -> Answer:
+    """The value itself, asked for now when it was left for later."""
+    return answer() if callable(answer) else answer
+
+
+@dataclass
+class Passing:
+    """Counts records as they pass by."""
+
+    records: Iterable[Record]
+    count: int = field(default=0, init=False)
+
+    def __iter__(self) -> Iterator[Record]:
+        for record in self.records:
+            self.count += 1
+            yield record
+
+
+def listing(
+    items: Iterable[Record],
+    *,
+    columns: Sequence[Column],
+    total: int | Callable[[], int] | None = None,
+    head: Sequence[str] = (),
+    foot: Sequence[str] | Callable[[], Sequence[str]] = (),
+    notes: Sequence[str] = (),
+    exit_code: int | Callable[[], int] = 0,
+    empty: str = "",
+) -> Report:
+    """A listing `{"items","shown","total"}`; says on stderr when it does not show all.
+
+    `total` counts all that matched and is by default what is shown. Items may be a generator.
+    Source: contract, section 1.
+    """
+    passing = Passing(items)
+
+    def shown() -> int:
+        return len(items) if isinstance(items, Sized) else passing.count
+
+    def of() -> int:
+        return shown() if total is None else settled(total)
+
+    def remarks() -> Sequence[str]:
+        cut = [f"{shown()} of {of()} shown; --limit 0 shows all"] if shown() < of() else []
+        return [*notes, *cut]
+
+    return Report(
+        columns=columns,
+        records=passing,
+        document={"items": STREAMED, "shown": shown, "total": of},
+        items_key="items",
+        head=head,
+        foot=foot,
+        notes=remarks,
+        exit_code=exit_code,
+        empty=empty,
+    )
+
+
+def record(
+    document: Record,
+    *,
+    columns: Sequence[Column] = (),
+    head: Sequence[str] = (),
+    foot: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    exit_code: int = 0,
+    sections: Sequence[Report] = (),
+) -> Report:
+    """One thing's page: json prints the document as it is, the other formats its columns.
+
+    Without columns every key is one, as free text.
+    """
+    return Report(
+        columns=columns or [Column(key) for key in document],
+        records=(document,),
+        document=document,
+        shape=Shape.RECORD,
+        head=head,
+        foot=foot,
+        notes=notes,
+        exit_code=exit_code,
+        sections=sections,
+    )
