@@ -1,0 +1,255 @@
+"""Real servers for the session, and a database, empty lists and an environment for each test."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Protocol
+
+import pytest
+from pymongo import MongoClient
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from ledgerctl.errors import LedgerctlError
+from ledgerctl.sandbox.launch import Server
+from tests.servers import SessionServers, stop_on_sigterm
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN_TIMEOUT_S = 120.0
+
+Client = MongoClient[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run of the program ended and what it printed."""
+
+    args: tuple[str, ...]
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def out(self) -> str:
+        return self.stdout.decode()
+
+    @property
+    def err(self) -> str:
+        return self.stderr.decode()
+
+    def json(self) -> Any:
+        """The one document on stdout."""
+        try:
+            return json.loads(self.stdout)
+        except ValueError as error:
+            raise AssertionError(f"not one JSON document: {self}") from error
+
+
+class Runner(Protocol):
+    """Runs the real program; `env` adds to the test's environment, None removes a name."""
+
+    def __call__(
+        self,
+        *args: str,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout_s: float = RUN_TIMEOUT_S,
+    ) -> Run: ...
+
+
+def pytest_configure() -> None:
+    stop_on_sigterm()
+
+
+def _must_start(start: Callable[[], Server]) -> Server:
+    """A server that does not start ends the run at once: it never skips a test."""
+    try:
+        return start()
+    except LedgerctlError as error:
+        pytest.exit(f"the test servers did not start: {error.message} ({error.hint})", returncode=3)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[SessionServers]:
+    """Starts more servers when a test needs its own; all of them end with the session."""
+    started = SessionServers()
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def mongod(servers: SessionServers) -> Server:
+    """A single-node replica set with fail points (`enableTestCommands`)."""
+    return _must_start(servers.mongod)
+
+
+@pytest.fixture(scope="session")
+def mongod_standalone(servers: SessionServers) -> Server:
+    """A mongod without a replica set: it has no transactions."""
+    return _must_start(lambda: servers.mongod(replica_set=False))
+
+
+@pytest.fixture(scope="session")
+def valkey(servers: SessionServers) -> Server:
+    return _must_start(servers.valkey)
+
+
+@pytest.fixture(scope="session")
+def _replica_set_client(mongod: Server) -> Iterator[Client]:
+    with _open_mongo(mongod) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def _standalone_client(mongod_standalone: Server) -> Iterator[Client]:
+    with _open_mongo(mongod_standalone) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database() -> str:
+    """The name of this test's own database; `client` and `standalone_client` drop it afterwards."""
+    return f"test_{token_hex(6)}"
+
+
+@pytest.fixture
+def client(_replica_set_client: Client, database: str) -> Iterator[Client]:
+    """A client of the replica set; times come back aware, in UTC."""
+    yield _replica_set_client
+    _replica_set_client.drop_database(database)
+
+
+@pytest.fixture
+def standalone_client(_standalone_client: Client, database: str) -> Iterator[Client]:
+    """A client of the standalone server."""
+    yield _standalone_client
+    _standalone_client.drop_database(database)
+
+
+@pytest.fixture
+def redis_client(valkey: Server) -> Iterator[Redis]:
+    """A client of an empty valkey-server: bytes come back as they stand, nothing is sent twice."""
+    opened = Redis.from_url(valkey.uri, retry=Retry(NoBackoff(), 0), socket_timeout=30)
+    with opened:
+        opened.flushall()
+        yield opened
+
+
+@pytest.fixture
+def redis_url(redis_client: Redis, valkey: Server) -> str:
+    """The address of the emptied valkey-server."""
+    return valkey.uri
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home directory."""
+    place = tmp_path / "home"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def bare_environment(home: Path) -> dict[str, str]:
+    """An environment that names no server: ours without settings, zone, colours and terminal size."""
+    prefixes = ("LEDGERCTL_", "XDG_", "PYTEST_")
+    names = {"TZ", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "CI"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(prefixes) and name not in names
+    }
+    return kept | {"HOME": str(home), "PYTHONPATH": str(ROOT), "LEDGERCTL_OPERATOR": "tester"}
+
+
+@pytest.fixture
+def environment(
+    bare_environment: dict[str, str],
+    mongod: Server,
+    database: str,
+    client: Client,
+    redis_url: str,
+) -> dict[str, str]:
+    """The environment of a run against this test's database on the replica set, and empty lists."""
+    return bare_environment | _addresses(mongod, redis_url, database)
+
+
+@pytest.fixture
+def standalone_environment(
+    bare_environment: dict[str, str],
+    mongod_standalone: Server,
+    database: str,
+    standalone_client: Client,
+    redis_url: str,
+) -> dict[str, str]:
+    """The same against the standalone server."""
+    return bare_environment | _addresses(mongod_standalone, redis_url, database)
+
+
+@pytest.fixture
+def run(environment: dict[str, str], tmp_path: Path) -> Runner:
+    """Runs the program against the replica set; its standard input is closed unless given."""
+    return _runner(environment, tmp_path)
+
+
+@pytest.fixture
+def run_standalone(standalone_environment: dict[str, str], tmp_path: Path) -> Runner:
+    """Runs the program against the standalone server."""
+    return _runner(standalone_environment, tmp_path)
+
+
+@pytest.fixture
+def run_bare(bare_environment: dict[str, str], tmp_path: Path) -> Runner:
+    """Runs the program where no server is named; it starts none."""
+    return _runner(bare_environment, tmp_path)
+
+
+def _addresses(mongod: Server, redis_url: str, database: str) -> dict[str, str]:
+    return {
+        "LEDGERCTL_MONGO_URI": mongod.uri,
+        "LEDGERCTL_REDIS_URL": redis_url,
+        "LEDGERCTL_DATABASE": database,
+    }
+
+
+def _open_mongo(server: Server) -> Client:
+    return MongoClient(server.uri, tz_aware=True, serverSelectionTimeoutMS=10_000)
+
+
+def _runner(environment: Mapping[str, str], directory: Path) -> Runner:
+    def run(
+        *args: str,
+        stdin: str | bytes | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout_s: float = RUN_TIMEOUT_S,
+    ) -> Run:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        with subprocess.Popen(
+            [sys.executable, "-m", "ledgerctl", *args],
+            cwd=directory,
+            env=_changed(environment, env or {}),
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as program:
+            try:
+                out, err = program.communicate(given, timeout=timeout_s)
+            except BaseException:
+                program.kill()
+                raise
+        return Run(args, program.returncode, out, err)
+
+    return run
+
+
+def _changed(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged: dict[str, str | None] = {**environment, **changes}
+    return {name: value for name, value in merged.items() if value is not None}

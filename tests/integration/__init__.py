@@ -1,0 +1,1 @@
+"""Tests against real servers that the session itself starts."""
