@@ -1,0 +1,67 @@
+"""Give a report to its format: the table of formats, the streams, the notes, the exit code."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, TextIO
+
+from ledgerctl.errors import UsageError
+from ledgerctl.render import as_csv, as_json, as_jsonl, as_plain, as_table
+from ledgerctl.render.fields import select_fields, shown_columns
+from ledgerctl.render.output import Look, Output
+from ledgerctl.render.report import Report, settled
+
+Format = Callable[[Report, Output, Look], int]
+FORMATS: Final[dict[str, Format]] = {
+    "table": as_table.write,
+    "plain": as_plain.write,
+    "json": as_json.write,
+    "jsonl": as_jsonl.write,
+    "csv": as_csv.write,
+}
+
+
+def emit(
+    report: Report,
+    *,
+    format: str,
+    fields: Sequence[str] | None = None,
+    out: TextIO,
+    err: TextIO,
+    color: bool = False,
+    width: int | None = None,
+) -> int:
+    """Write the whole report to `out`, its notes to `err`; return the report's exit code.
+
+    Nothing is written before the first few hundred records have arrived, so a store that is down
+    leaves `out` empty. `width` counts cells and matters to tables alone; None is unlimited. Colour
+    is the caller's decision (see `use_color`).
+
+    Raises UsageError for a format or a field that does not exist, OutputFailed when `out` takes no
+    more, BrokenPipeError when its reader is gone. An encoding that lacks a character never raises.
+    """
+    write = FORMATS.get(format)
+    if write is None:
+        raise UsageError(
+            f"there is no output format {format!r}", hint=f"The formats are {', '.join(FORMATS)}."
+        )
+    if fields is None:
+        report = shown_columns(report)
+    else:
+        report = select_fields(report, fields, whole_document=format == "json")
+    output = Output(out)
+    count = write(report, output, Look(color=color, width=width))
+    output.finish()
+    if format != "json":
+        _remark(report, err, nothing_shown=format == "table" and count == 0)
+    return settled(report.exit_code)
+
+
+def _remark(report: Report, err: TextIO, *, nothing_shown: bool) -> None:
+    """Notes to stderr; that nobody can take them does not spoil the result."""
+    remarks = Output(err)
+    if nothing_shown and report.text is None and report.empty:
+        remarks.line(report.empty)
+    for note in settled(report.notes):
+        remarks.line(note)
+    with suppress(OSError, ValueError, LookupError):
+        remarks.finish()
