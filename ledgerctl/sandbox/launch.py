@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 from ledgerctl.errors import SettingsError, StoreUnavailable
 from ledgerctl.sandbox import binaries
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY, Program
-from ledgerctl.sandbox.processes import Process, spawn, terminate
+from ledgerctl.sandbox.processes import Child, Process, spawn, terminate
 
 LOOPBACK = "127.0.0.1"
 REPLICA_SET = "sandbox"
@@ -38,7 +37,7 @@ class Server:
     process: Process
     port: int
     log: Path
-    child: subprocess.Popen[bytes] | None = None
+    child: Child | None = None
     replica_set: bool = False
 
     @property
@@ -166,7 +165,7 @@ def _start(
 
 def _spawn(
     program: Program, path: Path, command: list[str], directory: Path, log: Path
-) -> tuple[subprocess.Popen[bytes], Process]:
+) -> tuple[Child, Process]:
     try:
         return spawn(command, directory=directory, log=log)
     except OSError as error:

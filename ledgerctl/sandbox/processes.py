@@ -30,15 +30,20 @@ class Process:
         return started_at(self.pid) == self.started
 
 
-def spawn(
-    command: Sequence[str], *, directory: Path, log: Path
-) -> tuple[subprocess.Popen[bytes], Process]:
+class Child(subprocess.Popen[bytes]):
+    """A child that is meant to outlive us: Python need not warn that it still runs."""
+
+    def __del__(self) -> None:
+        """Leave it running."""
+
+
+def spawn(command: Sequence[str], *, directory: Path, log: Path) -> tuple[Child, Process]:
     """Start `command` in a session of its own, with no terminal and nothing inherited.
 
     Its output replaces `log`. Raises OSError when the kernel will not run the file.
     """
     with log.open("wb") as output:
-        child = subprocess.Popen(
+        child = Child(
             command,
             cwd=directory,
             stdin=subprocess.DEVNULL,

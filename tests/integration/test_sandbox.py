@@ -19,7 +19,7 @@ from redis import Redis
 from ledgerctl.errors import SettingsError, StoreUnavailable
 from ledgerctl.sandbox import binaries, launch, servers
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY
-from ledgerctl.sandbox.processes import Process, started_at, terminate
+from ledgerctl.sandbox.processes import started_at
 from ledgerctl.sandbox.servers import Running, State
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +28,12 @@ START = "import sys, pathlib; from ledgerctl.sandbox import servers; servers.sta
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A place for a sandbox, with a space in its name; whatever runs there is stopped afterwards."""
+    """A place for a sandbox, with a space in its name; whatever runs there is killed afterwards."""
     place = tmp_path / "user data" / "sandbox"
     yield place
-    servers.stop(place)
+    for server in servers.status(place):
+        if server.pid is not None:
+            kill(server.pid)
 
 
 @pytest.fixture
@@ -58,11 +60,17 @@ def pids(running: Running) -> dict[str, int | None]:
     return {server.name: server.pid for server in running.servers}
 
 
-def kill(running: Running, name: str) -> None:
-    pid = pids(running)[name]
+def kill(pid: int | None) -> None:
     assert pid is not None
-    child = Process(pid, started_at(pid) or "")
-    terminate(child, grace_s=0)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: started_at(pid) is None)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
 
 
 BOTH_RUN = {"mongod": State.RUNNING, "valkey-server": State.RUNNING}
@@ -164,7 +172,7 @@ def test_start_brings_back_only_the_server_that_was_killed(directory: Path, name
     with Redis.from_url(first.redis_url) as queues:
         queues.rpush("jobs:retry", b"letter")
         queues.execute_command("WAITAOF", 1, 0, 5000)  # on disk before the kill
-    kill(first, name)
+    kill(pids(first)[name])
     assert states(directory) == BOTH_RUN | {name: State.GONE}
     second = servers.start(directory)
     assert second.started == (name,)
@@ -269,13 +277,6 @@ def test_a_start_that_is_interrupted_leaves_no_server(
     assert starter.wait(30) != 0
     assert processes_naming(directory) == set()
     assert states(directory) == BOTH_STOPPED
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 def test_a_start_that_is_killed_is_found_again_and_stopped(
