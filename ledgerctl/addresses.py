@@ -1,0 +1,159 @@
+"""Database addresses: taken apart and checked without a driver, and never quoted in an error."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+ESCAPE_HINT = (
+    "percent-encode the password (and the user name): "
+    "@ is %40, # is %23, / is %2F, : is %3A, ? is %3F, % is %25, a space is %20"
+)
+
+# Others are refused: a driver lets the URL win over what keeps a command safe and bounded (a
+# resend after a timeout, decoded replies, a wait of minutes).
+REDIS_OPTIONS = frozenset({"client_name", "db", "password", "protocol", "username"})
+REDIS_TLS_OPTIONS = "ssl_"
+
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_DIGITS = re.compile(r"[0-9]{1,9}")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%A-Za-z]+\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
+_PORT_MAX = 65535
+
+
+class BadValue(ValueError):
+    """Why a value cannot be used, and what to do; holds no part of the value."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+@dataclass(frozen=True, repr=False)
+class Address:
+    """An address in its parts, each as it was written (still percent-encoded)."""
+
+    scheme: str
+    user_info: str
+    hosts: str
+    path: str
+    query: str
+
+    @property
+    def password(self) -> str:
+        """The part of the user information after its first colon."""
+        return self.user_info.partition(":")[2]
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """The query's names and values, in order."""
+        parts = [part.partition("=") for part in re.split("[&;]", self.query) if part]
+        return tuple((name, value) for name, _, value in parts)
+
+
+def split(uri: str) -> Address:
+    """The parts of any text that looks like a URI; nothing is checked."""
+    scheme, _, rest = uri.partition("://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user_info, _, hosts = authority.rpartition("@")
+    path, _, query = rest[len(authority) :].partition("?")
+    return Address(scheme, user_info, hosts, path, query)
+
+
+def check_mongo(uri: str) -> None:
+    """Raise BadValue unless this is a usable `mongodb://` or `mongodb+srv://` URI."""
+    address = _address(uri, ("mongodb", "mongodb+srv"), "mongodb://HOST:PORT")
+    if ":" in address.password:
+        raise _needs_escape()
+    if address.user_info.startswith(":"):
+        raise BadValue("has a password without a user name", ESCAPE_HINT)
+    hosts = address.hosts.split(",")
+    for host in hosts:
+        _check_host(host, optional=False)
+    if address.scheme == "mongodb+srv" and (len(hosts) > 1 or ":" in hosts[0]):
+        raise BadValue("names more than one host, or a port, which mongodb+srv cannot have")
+    if re.search(r'[/\\ "$]', unquote(address.path[1:])):
+        raise BadValue("names a database with a character that no database has", ESCAPE_HINT)
+
+
+def check_redis(url: str) -> None:
+    """Raise BadValue unless this is a usable `redis://`, `rediss://` or `unix://` URL."""
+    address = _address(url, ("redis", "rediss", "unix"), "redis://HOST:PORT/0")
+    if address.scheme == "unix":
+        _check_socket(address)
+    else:
+        _check_host(address.hosts, optional=True)
+        _check_database(address.path[1:])
+    for name, value in address.options:
+        if name == "db":
+            _check_database(value)
+        elif name not in REDIS_OPTIONS and not name.startswith(REDIS_TLS_OPTIONS):
+            known = ", ".join(sorted(REDIS_OPTIONS))
+            raise BadValue("has an option that may not be set here", f"may be set: {known}, ssl_…")
+
+
+def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:
+    address = split(uri)
+    if "://" not in uri or address.scheme not in schemes:
+        begins = " or ".join(f"{scheme}://" for scheme in schemes)
+        raise BadValue(f"does not begin with {begins}", f"write it as {example}")
+    if _BLANK.search(uri):
+        raise BadValue("has a space, a line break or a control character in it", ESCAPE_HINT)
+    if _hides_a_password(address) or not _decodes(address.user_info):
+        raise _needs_escape()
+    if "#" in uri:
+        raise BadValue("has a `#` in it, which ends an address", ESCAPE_HINT)
+    if any("=" not in part for part in re.split("[&;]", address.query) if part):
+        raise BadValue("has an option after `?` that is not name=value", ESCAPE_HINT)
+    return address
+
+
+def _hides_a_password(address: Address) -> bool:
+    """Whether an `@` stands where only an unescaped password can have put it."""
+    if "@" in address.user_info:
+        return True
+    complete = bool(address.user_info) or (address.scheme == "unix" and not address.hosts)
+    if complete and address.scheme == "unix":
+        return False  # a socket's path may hold any character
+    return "@" in address.path or ("@" in address.query and not (complete or address.path))
+
+
+def _decodes(text: str) -> bool:
+    if _STRAY_PERCENT.search(text):
+        return False
+    try:
+        unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _needs_escape() -> BadValue:
+    return BadValue("has a character in its password that must be escaped", ESCAPE_HINT)
+
+
+def _check_host(host: str, *, optional: bool) -> None:
+    match = _HOST.fullmatch(host)
+    if match is None or not 0 < int(match[2] or "1") <= _PORT_MAX:
+        raise BadValue(
+            "has a host or port that cannot be read (a port is a number from 1 to 65535)",
+            f"write HOST:PORT; if part of the password stands there, {ESCAPE_HINT}",
+        )
+    if not (match[1] or optional):
+        raise BadValue("names no host", "write it as mongodb://HOST:PORT")
+
+
+def _check_socket(address: Address) -> None:
+    if address.hosts or len(address.path) < len("/x"):
+        raise BadValue(
+            "does not name a socket's absolute path",
+            f"write unix:///PATH or unix://USER:PASSWORD@/PATH, and {ESCAPE_HINT}",
+        )
+
+
+def _check_database(text: str) -> None:
+    if text and not _DIGITS.fullmatch(text):
+        raise BadValue(
+            "names a database that is not a number",
+            f"end it with /0; if part of the password stands there, {ESCAPE_HINT}",
+        )
