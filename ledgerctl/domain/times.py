@@ -20,7 +20,7 @@ _DURATION = re.compile(r"([0-9]{1,18})([smhd])")
 _AGO = re.compile(r"([0-9]{1,18}[smhd])\s+ago")
 # RFC 3339 with any number of fraction digits; Go also writes an offset of hours alone.
 _RFC3339 = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ](?:[01][0-9]|2[0-3]):[0-5][0-9]:)([0-5][0-9]|60)"
     r"(?:\.([0-9]+))?(?:[Zz]|([+-])([01][0-9]|2[0-3])(?::([0-5][0-9]))?)"
 )
 
@@ -160,21 +160,15 @@ def _read_rfc3339(text: str) -> Instant | None:
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
-    day, hours, minutes, seconds, fraction, sign, east_hours, east_minutes = match.groups(
-        default=""
-    )
+    clock, seconds, fraction, sign, east_hours, east_minutes = match.groups(default="")
+    leap = seconds == "60"
     try:
-        midnight = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    except ValueError:
+        at = datetime.fromisoformat(f"{clock}{'59' if leap else seconds}.{fraction[:3]:0<3}+00:00")
+    except ValueError:  # no such day
         return None
-    clock = timedelta(
-        hours=int(hours),
-        minutes=int(minutes),
-        seconds=int(seconds),  # 60 is a leap second
-        milliseconds=int(fraction[:3].ljust(3, "0")),
-    )
-    east = timedelta(hours=int(east_hours or 0), minutes=int(east_minutes or 0))
-    at = shifted(midnight, clock + east if sign == "-" else clock - east)
+    if sign or leap:
+        east = timedelta(hours=int(east_hours or 0), minutes=int(east_minutes or 0))
+        at = shifted(at, (east if sign == "-" else -east) + timedelta(seconds=leap))
     return Instant(at, cut=bool(fraction[3:].strip("0")))
 
 

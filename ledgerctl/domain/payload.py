@@ -1,0 +1,592 @@
+"""Queue payloads: read tolerantly, edited without touching any other byte.
+
+A payload is one JSON object as bytes, written by workers in several languages. Reading never
+raises: what cannot be understood is a value that says why. Source: contract, section 2.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from ledgerctl.domain.times import format_time, parse_rfc3339, shifted
+from ledgerctl.errors import InvariantBroken
+
+ID_NAMES = ("job_id", "JobID", "jobId", "id", "ID", "_id")
+ATTEMPTS_NAMES = ("attempts", "Attempts")
+NOT_BEFORE_NAMES = ("not_before", "NotBefore", "notBefore")
+ACCOUNT_NAMES = ("account_id", "AccountID", "accountId")
+COST_NAMES = ("cost", "Cost")
+ERROR_NAMES = ("error", "Error", "last_error", "LastError", "lastError")
+FAILED_AT_NAMES = ("failed_at", "FailedAt", "failedAt")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DIGITS_MAX = 4000  # Python refuses to convert a text of more than 4,300 digits
+_EXPONENT_DIGITS_MAX = 3  # 1e999999999 would fill the memory
+
+
+class Payload(NamedTuple):
+    """What a readable entry says. `not_before` None: due now."""
+
+    job_id: str
+    account_id: str | None
+    cost: int | None
+    attempts: int
+    not_before: datetime | None
+    error: str | None
+    failed_at: datetime | None
+    raw: bytes
+
+    def is_due(self, now: datetime) -> bool:
+        return self.not_before is None or self.not_before <= now
+
+
+class Unreadable(NamedTuple):
+    """An entry that is shown, counted and never moved by a filter; `why` is for people."""
+
+    why: str
+
+
+class _Unfit(ValueError):
+    """Internal: why an entry is unreadable."""
+
+
+class _Spelled(str):
+    """A number kept as it was spelled: a float would round it, a long integer be refused."""
+
+    __slots__ = ()
+
+
+class _Literal:
+    """NaN, Infinity and -Infinity: not JSON, but Python writes them."""
+
+
+class _Opaque:
+    """A value nested too deep to be built: well-formed, and of no interest here."""
+
+
+class _Member(NamedTuple):
+    """One top-level member: its key as decoded, its value, and where the value stands."""
+
+    key: str
+    value: object
+    start: int
+    end: int
+
+
+def read_payload(raw: bytes) -> Payload | Unreadable:
+    """What the entry says, or why it cannot be read; never raises, in time linear in its size."""
+    try:
+        return _interpreted(_document(raw.decode()), raw)
+    except UnicodeDecodeError as error:
+        return Unreadable(f"not UTF-8: byte {error.start}")
+    except _Unfit as error:
+        return Unreadable(str(error))
+
+
+def requeued(raw: bytes, *, attempts: int | None, due: datetime, now: datetime) -> bytes:
+    """The entry with `attempts` (None: kept) and its due time set; every other byte stays.
+
+    `due` at or before `now` means at once: an existing time becomes now, and null, `""`, zero
+    and absence, which mean due now already, stay as they are. `raw` must be readable.
+    """
+    layout = _layout(raw, (ATTEMPTS_NAMES, NOT_BEFORE_NAMES))
+    changes: list[_Change] = []
+    if attempts is not None:
+        changes.extend(_attempts_change(layout, attempts))
+    changes.extend(_due_change(layout, max(due, now), now))
+    return _changed(layout, changes)
+
+
+def failed(
+    raw: bytes, *, attempts: int, not_before: datetime | None, error: str, failed_at: datetime
+) -> bytes:
+    """The entry after one more failure: these four set under the names found, else appended.
+
+    `not_before` None leaves the time alone. Every other byte stays. `raw` must be readable.
+    """
+    layout = _layout(raw, (ATTEMPTS_NAMES, NOT_BEFORE_NAMES, ERROR_NAMES, FAILED_AT_NAMES))
+    changes = [*_attempts_change(layout, attempts)]
+    changes.append(_Change(layout.found(ERROR_NAMES), ERROR_NAMES[0], json.dumps(error)))
+    changes.append(_time_change(layout, FAILED_AT_NAMES, failed_at))
+    if not_before is not None:
+        changes.append(_time_change(layout, NOT_BEFORE_NAMES, not_before))
+    return _changed(layout, changes)
+
+
+def new_payload(
+    *,
+    job_id: str | int,
+    account_id: str | int | None,
+    cost: int | None,
+    attempts: int,
+    not_before: datetime | None,
+    error: str | None,
+    failed_at: datetime | None,
+) -> bytes:
+    """A payload for a job that has none: compact, ASCII, integer ids as numbers."""
+    document = {
+        "job_id": job_id,
+        "account_id": account_id,
+        "cost": cost,
+        "attempts": attempts,
+        "not_before": format_time(not_before),
+        "error": error,
+        "failed_at": format_time(failed_at),
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def digest(raw: bytes) -> str:
+    """First 12 hex digits of the SHA-256 of the stored bytes: the entry's name on a list."""
+    return hashlib.sha256(raw).hexdigest()[:12]
+
+
+def preview(raw: bytes, limit: int) -> str:
+    """At most `limit` characters of the entry, for people; undecodable bytes as `\\xNN`.
+
+    Control characters are left to the renderer, which escapes them like those of any text.
+    """
+    text = raw[: 4 * limit].decode(errors="backslashreplace")  # no character takes over 4 bytes
+    whole = len(text) <= limit and len(raw) <= 4 * limit
+    return text if whole else text[: max(limit - 1, 0)] + "…"
+
+
+# What differs between two failures of one cause: numbers, hex ids of eight digits or more,
+# UUIDs, and tokens of sixteen or more in which a digit stands before a letter (ULIDs and the
+# like). A word with digits at its end keeps the word, so job9 and job12345678 share a group.
+_VARYING = re.compile(
+    r"""
+      (?<![0-9A-Za-z])
+      (?: [0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}
+        | 0[xX][0-9A-Fa-f]+
+        | (?=[A-Fa-f]*[0-9]) [0-9A-Fa-f]{8,}
+        | (?=[A-Za-z]*[0-9]+[A-Za-z]) [0-9A-Za-z]{16,}
+      ) (?![0-9A-Za-z])
+    | [0-9]+ (?:[.,][0-9]+)*
+    """,
+    re.VERBOSE,
+)
+
+
+def masked_error(error: str) -> str:
+    """The error with every number and id-like token as `#`, so that one cause reads alike."""
+    return _VARYING.sub("#", error)
+
+
+def error_group(error: str | None) -> str:
+    """The group of errors that differ only in numbers and ids; none at all counts as empty.
+
+    First 8 hex digits of the SHA-256 of the masked error. Source: contract, section 3, `dead`.
+    """
+    masked = masked_error(error or "")
+    return hashlib.sha256(masked.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _integer(digits: str) -> int | _Spelled:
+    return int(digits) if len(digits) <= _DIGITS_MAX else _Spelled(digits)
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_integer, parse_float=_Spelled, parse_constant=lambda _: _Literal()
+)
+# A letter or underscore written as an escape: some key may be one of ours in disguise.
+_DISGUISED = re.compile(r"\\u00(?:[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])")
+_EXACT_ONCE = (ID_NAMES, ATTEMPTS_NAMES, NOT_BEFORE_NAMES)
+
+
+def _document(text: str) -> dict[str, object]:
+    """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
+    try:
+        document = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise _Unfit(f"not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        return _document_by_members(text)
+    if type(document) is not dict:
+        raise _Unfit("not a JSON object")
+    return _document_by_members(text) if _may_repeat(text, document) else document
+
+
+def _may_repeat(text: str, document: dict[str, object]) -> bool:
+    """Whether a key that matters might stand twice: the decoder keeps only the last silently.
+
+    Cheap and never wrongly false: a key spelled without escapes is found by its quoted name.
+    """
+    for names in _EXACT_ONCE:
+        for name in names:
+            if name in document:
+                if text.count(f'"{name}"') != 1:
+                    return True
+                break
+    return _is_disguised(text)
+
+
+def _is_disguised(text: str) -> bool:
+    return "\\u00" in text and _DISGUISED.search(text) is not None
+
+
+def _document_by_members(text: str) -> dict[str, object]:
+    members = _members(text)
+    document = {member.key: member.value for member in members}
+    if len(document) < len(members):
+        keys = [member.key for member in members]
+        for names in _EXACT_ONCE:
+            name = next((name for name in names if name in document), None)
+            if name is not None and keys.count(name) > 1:
+                raise _Unfit(f"{name} is given twice")
+    return document
+
+
+def _interpreted(document: dict[str, object], raw: bytes) -> Payload:
+    return Payload(
+        job_id=_job_id(document),
+        account_id=_account_id(_first(document, ACCOUNT_NAMES)),
+        cost=_whole(_first(document, COST_NAMES)),
+        attempts=_attempts(_only(document, ATTEMPTS_NAMES)),
+        not_before=_not_before(_only(document, NOT_BEFORE_NAMES)),
+        error=_error(_first(document, ERROR_NAMES)),
+        failed_at=_failed_at(_first(document, FAILED_AT_NAMES)),
+        raw=raw,
+    )
+
+
+def _first(document: dict[str, object], names: tuple[str, ...]) -> object:
+    for name in names:
+        if name in document:
+            return document[name]
+    return None
+
+
+def _only(document: dict[str, object], names: tuple[str, ...]) -> object:
+    """The value under the one name that is present; _Unfit when two are."""
+    found = [name for name in names if name in document]
+    if len(found) > 1:
+        raise _Unfit(f"both {found[0]} and {found[1]} are given")
+    return document[found[0]] if found else None
+
+
+def _job_id(document: dict[str, object]) -> str:
+    for name in ID_NAMES:
+        if name in document:
+            return _exact_id(name, document[name])
+    raise _Unfit("no job id")
+
+
+def _exact_id(name: str, value: object) -> str:
+    if type(value) is int:
+        return str(value)
+    if type(value) is str and _is_unicode(value):
+        return value
+    if type(value) is _Spelled and value.lstrip("-").isdigit():
+        return str(value)
+    raise _Unfit(f"{name} is neither text nor a whole number in digits")
+
+
+def _is_unicode(text: str) -> bool:
+    """False with a lone surrogate (`"\\ud800"`), which no store can hold."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _account_id(value: object) -> str | None:
+    if type(value) is str:
+        return value
+    return str(value) if type(value) is int else None
+
+
+def _attempts(value: object) -> int:
+    if value is None:
+        return 0
+    count = _whole(value)
+    if count is None or count < 0:
+        raise _Unfit("attempts is not a whole number of at least 0")
+    return count
+
+
+def _error(value: object) -> str | None:
+    if type(value) is dict:  # {"code":500,"message":"…"}
+        value = value.get("message")
+    return str(value) if isinstance(value, str | int) else None
+
+
+def _whole(value: object) -> int | None:
+    """The whole number that a JSON number spells (2, 2.0, 2e0), exactly; None for all else."""
+    number = _number(value)
+    if number is None or number != int(number):
+        return None
+    return int(number)
+
+
+def _number(value: object) -> int | Decimal | None:
+    """The number, exactly; None for other values and for one that nobody counts up to."""
+    if type(value) is int:
+        return value
+    if type(value) is not _Spelled:
+        return None
+    mantissa, _, exponent = value.lower().partition("e")
+    if len(mantissa) > _DIGITS_MAX or len(exponent.lstrip("+-").lstrip("0")) > _EXPONENT_DIGITS_MAX:
+        return None
+    return Decimal(value)
+
+
+# --- times ---------------------------------------------------------------------------------
+
+# A Unix time's unit shows in its size: (size below which it is this unit, ticks per second).
+_UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
+_DIGITS = re.compile(r"[0-9]{1,30}")
+
+
+def _not_before(value: object) -> datetime | None:
+    """The due time, None for due now; _Unfit for what is no time."""
+    if value is None or value == "":
+        return None
+    instant = _instant(value)
+    if instant is None:
+        raise _Unfit("not_before is not a time")
+    return None if instant == _EPOCH or instant.year == 1 else instant
+
+
+def _failed_at(value: object) -> datetime | None:
+    instant = None if value is None else _instant(value)
+    return None if instant is None or instant == _EPOCH or instant.year == 1 else instant
+
+
+def _instant(value: object) -> datetime | None:
+    """The instant of RFC 3339 text, of a Unix time in any unit, or of one in digits as text."""
+    if type(value) is str:
+        return _unix_time(int(value)) if _DIGITS.fullmatch(value) else parse_rfc3339(value)
+    number = _number(value)
+    return None if number is None else _unix_time(number)
+
+
+def _unix_time(number: int | Decimal) -> datetime | None:
+    per_second = _ticks_per_second(number)
+    if per_second is None:
+        return None
+    milliseconds = int(number * 1000 // per_second)
+    return shifted(_EPOCH, timedelta(milliseconds=milliseconds))
+
+
+def _ticks_per_second(number: int | Decimal) -> int | None:
+    return next((per_second for below, per_second in _UNITS if -below < number < below), None)
+
+
+# --- editing -------------------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    """A new spelling for a member's value, or for a new member at the end."""
+
+    member: _Member | None
+    name: str
+    spelling: str
+
+
+class _Layout(NamedTuple):
+    """Where an edit may write: the members of interest, and the end of the last member of all."""
+
+    text: str
+    members: dict[str, _Member]
+    end: int
+
+    def found(self, names: tuple[str, ...]) -> _Member | None:
+        """The member that reading takes: the first name present, the last of that name."""
+        return next((self.members[name] for name in names if name in self.members), None)
+
+
+def _layout(raw: bytes, families: Iterable[tuple[str, ...]]) -> _Layout:
+    try:
+        text = raw.decode()
+        document = _document(text)
+    except ValueError as error:
+        raise InvariantBroken("an unreadable entry cannot be edited") from error
+    names = [name for names in families for name in names if name in document]
+    if any(text.count(f'"{name}"') != 1 for name in names) or _is_disguised(text):
+        members = {member.key: member for member in _members(text)}
+    else:
+        members = {name: _sole_member(text, name, document[name]) for name in names}
+    end = len(text.rstrip(_SPACES)[:-1].rstrip(_SPACES))
+    return _Layout(text, members, end)
+
+
+def _sole_member(text: str, name: str, value: object) -> _Member:
+    """The top-level member whose quoted name stands nowhere else in the text."""
+    after_key = text.index(f'"{name}"') + len(name) + 2
+    start = _expect(_COLON, text, after_key).end()
+    return _Member(name, value, start, _value(text, start)[1])
+
+
+def _attempts_change(layout: _Layout, attempts: int) -> Iterator[_Change]:
+    """Nothing when the count is that already, however spelled, or is absent and stays 0."""
+    member = layout.found(ATTEMPTS_NAMES)
+    stays = attempts == 0 if member is None else _whole(member.value) == attempts
+    if not stays:
+        yield _Change(member, ATTEMPTS_NAMES[0], str(attempts))
+
+
+def _due_change(layout: _Layout, due: datetime, now: datetime) -> Iterator[_Change]:
+    member = layout.found(NOT_BEFORE_NAMES)
+    means_now = member is None or _not_before(member.value) is None
+    if not means_now or due > now:
+        yield _time_change(layout, NOT_BEFORE_NAMES, due)
+
+
+def _time_change(layout: _Layout, names: tuple[str, ...], at: datetime) -> _Change:
+    """A number stays a number in its unit; anything else becomes RFC 3339 text."""
+    member = layout.found(names)
+    value = None if member is None else member.value
+    number = _number(value)
+    unit = None if number is None else _ticks_per_second(number)
+    if unit is None:
+        return _Change(member, names[0], f'"{format_time(at)}"')
+    return _Change(member, names[0], _unix_spelling(at, unit, fraction="." in str(value)))
+
+
+def _unix_spelling(at: datetime, per_second: int, *, fraction: bool) -> str:
+    """The Unix time in that unit, cut down to a whole number unless one with a point stood there.
+
+    Kept within the sizes by which the unit is told, or it would be read back in another.
+    """
+    milliseconds = (at - _EPOCH) // _MILLISECOND
+    if fraction and per_second == 1:
+        return str(Decimal(milliseconds).scaleb(-3))
+    below = {unit: size for size, unit in _UNITS}[per_second]
+    at_least = 0 if per_second == 1 else below // 1000
+    return str(min(max(milliseconds * per_second // 1000, at_least), below - 1))
+
+
+def _changed(layout: _Layout, changes: Iterable[_Change]) -> bytes:
+    replaced: list[tuple[int, int, str]] = []
+    added = ""
+    for member, name, spelling in changes:
+        if member is None:
+            added += f',"{name}":{spelling}'
+        else:
+            replaced.append((member.start, member.end, spelling))
+    parts: list[str] = []
+    at = 0
+    for start, end, spelling in [*sorted(replaced), (layout.end, layout.end, added)]:
+        parts += (layout.text[at:start], spelling)
+        at = end
+    parts.append(layout.text[at:])
+    return "".join(parts).encode()
+
+
+# --- scanning ------------------------------------------------------------------------------
+
+_SPACES = " \t\n\r"
+_SPACE = re.compile(r"[ \t\n\r]*+")
+_OPEN = re.compile(r"[ \t\n\r]*+\{[ \t\n\r]*+")
+_COLON = re.compile(r"[ \t\n\r]*+:[ \t\n\r]*+")
+_NEXT = re.compile(r"[ \t\n\r]*+([,}])[ \t\n\r]*+")
+_SCALAR = re.compile(
+    r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
+    r"|true|false|null|NaN|-?Infinity"
+    r'|"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
+)
+_CLOSERS = {"{": "}", "[": "]"}
+
+
+def _members(text: str) -> list[_Member]:
+    """Every top-level member in order, repeated keys included; _Unfit when it is no JSON object."""
+    opening = _OPEN.match(text)
+    if opening is None:
+        raise _Unfit("not a JSON object")
+    at = opening.end()
+    members: list[_Member] = []
+    more = not text.startswith("}", at)
+    while more:
+        key, start = _key(text, at)
+        value, end = _value(text, start)
+        members.append(_Member(key, value, start, end))
+        following = _expect(_NEXT, text, end)
+        at = following.end()
+        more = following[1] == ","
+    if not members:
+        at = _skip_space(text, at + 1)
+    if at != len(text):
+        raise _malformed(at)
+    return members
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    """The key that starts there, decoded, and where its value starts."""
+    if not text.startswith('"', at):
+        raise _malformed(at)
+    key, end = _value(text, at)
+    return str(key), _expect(_COLON, text, end).end()
+
+
+def _value(text: str, start: int) -> tuple[object, int]:
+    """The value that starts there and where it ends."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise _malformed(error.pos) from None
+    except RecursionError:
+        return _Opaque(), _value_end(text, start)
+
+
+def _value_end(text: str, at: int) -> int:
+    """Where the value that starts there ends, however deep it is nested."""
+    closers: list[str] = []
+    while True:
+        at, complete = _step_in(text, at, closers)
+        while complete and closers:
+            at, complete = _step_on(text, _skip_space(text, at), closers)
+        if complete:
+            return at
+
+
+def _step_in(text: str, at: int, closers: list[str]) -> tuple[int, bool]:
+    """Past a scalar or an empty container (then True), or to the first value of another."""
+    closer = _CLOSERS.get(text[at : at + 1])
+    if closer is None:
+        return _expect(_SCALAR, text, at).end(), True
+    at = _skip_space(text, at + 1)
+    if text.startswith(closer, at):
+        return at + 1, True
+    closers.append(closer)
+    return _to_value(text, at, closer), False
+
+
+def _step_on(text: str, at: int, closers: list[str]) -> tuple[int, bool]:
+    """Past the end of the innermost container (then True), or to its next value."""
+    if text.startswith(closers[-1], at):
+        closers.pop()
+        return at + 1, True
+    if not text.startswith(",", at):
+        raise _malformed(at)
+    return _to_value(text, _skip_space(text, at + 1), closers[-1]), False
+
+
+def _to_value(text: str, at: int, closer: str) -> int:
+    return _key(text, at)[1] if closer == "}" else at
+
+
+def _skip_space(text: str, at: int) -> int:
+    return _expect(_SPACE, text, at).end()
+
+
+def _expect(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
+    match = pattern.match(text, at)
+    if match is None:
+        raise _malformed(at)
+    return match
+
+
+def _malformed(at: int) -> _Unfit:
+    return _Unfit(f"not JSON: malformed at character {at}")
