@@ -16,6 +16,7 @@ REDIS_TLS_OPTIONS = "ssl_"
 
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*=")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%A-Za-z]+\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
 _PORT_MAX = 65535
@@ -103,7 +104,7 @@ def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:
         raise _needs_escape()
     if "#" in uri:
         raise BadValue("has a `#` in it, which ends an address", ESCAPE_HINT)
-    if any("=" not in part for part in re.split("[&;]", address.query) if part):
+    if not all(_OPTION.match(part) for part in re.split("[&;]", address.query) if part):
         raise BadValue("has an option after `?` that is not name=value", ESCAPE_HINT)
     return address
 
@@ -115,11 +116,15 @@ def _hides_a_password(address: Address) -> bool:
     complete = bool(address.user_info) or (address.scheme == "unix" and not address.hosts)
     if complete and address.scheme == "unix":
         return False  # a socket's path may hold any character
-    return "@" in address.path or ("@" in address.query and not (complete or address.path))
+    if "@" in address.query and ("?" in address.query or not address.path):
+        return True
+    return "@" in address.path
 
 
 def _decodes(text: str) -> bool:
-    if _STRAY_PERCENT.search(text):
+    """Whether the user information is what RFC 3986 lets it be: urllib, for one, quotes a part of
+    a password that holds a bracket or a character such as ℀ (which normalizes to `a/c`)."""
+    if _STRAY_PERCENT.search(text) or not text.isascii() or "[" in text or "]" in text:
         return False
     try:
         unquote(text, errors="strict")
