@@ -1,6 +1,6 @@
 """One compact JSON object a line, every key of each record, in constant memory."""
 
-from ledgerctl.render.as_json import Encoder
+from ledgerctl.render.exact import Encoder
 from ledgerctl.render.output import Look, Output, batches
 from ledgerctl.render.report import Report
 

@@ -1,15 +1,14 @@
 """Data as visible text: nothing from a record acts on the terminal, and nothing is lost."""
 
-import json
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from types import NoneType
 from typing import Any, Final
 
-from ledgerctl.domain.times import format_time
+from ledgerctl.render.exact import Encoder, number_text, seconds_of, time_text
 
 _HIDDEN_CATEGORIES: Final = {
     "Cc",  # C0, DEL, C1
@@ -18,8 +17,6 @@ _HIDDEN_CATEGORIES: Final = {
     "Zl",
     "Zp",
 }
-# Decimal128 ends at 6,145 digits. A payload may spell 1e999999999, whose digits nobody wants.
-_DIGITS_MAX: Final = 6200
 
 
 class _VisibleCharacters(dict[int, str]):
@@ -33,6 +30,7 @@ class _VisibleCharacters(dict[int, str]):
 
 
 _VISIBLE = _VisibleCharacters()
+_JSON: Final = Encoder(ascii_only=False)
 
 
 def _escape(character: str) -> str:
@@ -61,28 +59,6 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
-def number_text(number: Decimal) -> str:
-    """The exact digits, also as a JSON number when finite; a whole number has no fraction part."""
-    if not number.is_finite():
-        return str(number)
-    if abs(number.adjusted()) > _DIGITS_MAX:
-        return str(number)
-    if number == number.to_integral_value():
-        return str(int(number))
-    return f"{number:f}"
-
-
-def time_text(instant: datetime) -> str:
-    """RFC 3339, UTC, milliseconds, `Z`; an instant without zone is UTC, as the drivers give it."""
-    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-    return format_time(aware) or ""
-
-
-def seconds_of(duration: timedelta) -> Decimal:
-    """Exact seconds, to the microsecond."""
-    return Decimal(duration // timedelta(microseconds=1)).scaleb(-6)
-
-
 def duration_text(duration: timedelta) -> str:
     """A duration for people, to its two largest units: `3d 2h`, `2h 5m`, `12s`, `0.250s`."""
     if duration < timedelta(0):
@@ -99,18 +75,8 @@ def duration_text(duration: timedelta) -> str:
 
 def _joined(values: Sequence[Any]) -> str:
     if any(isinstance(value, Mapping) for value in values):
-        return _compact(values)
+        return _JSON.encode(values)
     return ",".join(map(value_text, values))
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_plain_value)
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return value_text(value)
 
 
 _TEXT_OF: Final[dict[type, Callable[[Any], str]]] = {
@@ -122,7 +88,7 @@ _TEXT_OF: Final[dict[type, Callable[[Any], str]]] = {
     datetime: time_text,
     timedelta: lambda duration: number_text(seconds_of(duration)),
     Enum: lambda member: value_text(member.value),
-    dict: _compact,
+    dict: _JSON.encode,
     list: _joined,
     tuple: _joined,
 }
@@ -142,5 +108,5 @@ def _inherited(value: Any) -> str:
         if write := _TEXT_OF.get(parent):
             return write(value)
     if isinstance(value, Mapping):
-        return _compact(dict(value))
+        return _JSON.encode(value)
     return str(value)
