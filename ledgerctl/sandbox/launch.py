@@ -192,9 +192,10 @@ def _ended(server: Server) -> SettingsError | StoreUnavailable:
 
 def _failed(server: Server, what: str) -> StoreUnavailable:
     line = _last_line(server.log_tail()) or "nothing"
-    return StoreUnavailable(
-        f"{server.program.name} {what}; the last it said: {line}", hint=f"read {server.log}"
-    )
+    hint = f"read {server.log}"
+    if server.child is None:  # it is not ours to kill: an earlier run started it
+        hint += ", or run: ledgerctl sandbox stop"
+    return StoreUnavailable(f"{server.program.name} {what}; the last it said: {line}", hint=hint)
 
 
 def _free_port(wished: int | None) -> int:

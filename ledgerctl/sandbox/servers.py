@@ -130,14 +130,18 @@ def running(directory: Path) -> Running:
     return _running(directory, found, started=())
 
 
-def environment_lines(sandbox: Running) -> list[str]:
-    """`export` lines for a POSIX shell that point ledgerctl at the sandbox."""
-    values = {
+def environment(sandbox: Running) -> dict[str, str]:
+    """The variables that point ledgerctl at the sandbox."""
+    return {
         "LEDGERCTL_MONGO_URI": sandbox.mongo_uri,
         "LEDGERCTL_REDIS_URL": sandbox.redis_url,
         "LEDGERCTL_DATABASE": DATABASE,
     }
-    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+
+
+def environment_lines(sandbox: Running) -> list[str]:
+    """The same as `export` lines for a POSIX shell."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in environment(sandbox).items()]
 
 
 def _start(directory: Path) -> Running:
