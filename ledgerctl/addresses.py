@@ -113,8 +113,7 @@ def _hides_a_password(address: Address) -> bool:
     """Whether an `@` stands where only an unescaped password can have put it."""
     if "@" in address.user_info:
         return True
-    complete = bool(address.user_info) or (address.scheme == "unix" and not address.hosts)
-    if complete and address.scheme == "unix":
+    if address.scheme == "unix" and (address.user_info or not address.hosts):
         return False  # a socket's path may hold any character
     if "@" in address.query and ("?" in address.query or not address.path):
         return True

@@ -1,11 +1,9 @@
 """The configuration file: where it is, what stands in it, whether others may read it."""
 
-import difflib
 import errno
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -76,6 +74,8 @@ def read_text(path: Path, what: str, hint: str) -> str:
 
 def read_table(path: Path) -> dict[str, object]:
     """The file as nested tables; SettingsError names file and line, and quotes nothing of it."""
+    import tomllib  # 2 ms at start-up, for nothing where there is no file
+
     text = read_text(
         path, "the configuration file", "name another with --config, or see `ledgerctl config path`"
     )
@@ -175,6 +175,8 @@ def _folders(kinds: Mapping[str, type]) -> set[str]:
 def _unknown(
     name: str, kinds: Mapping[str, type], path: Path, inside: str, prefix: str
 ) -> SettingsError:
+    import difflib  # only a mistake needs it
+
     names = [known.removeprefix(prefix) for known in kinds if known.startswith(prefix)]
     here = sorted(
         {known.partition(".")[0] for known in names} | (set() if inside else {"profiles"})
