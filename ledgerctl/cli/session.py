@@ -1,0 +1,348 @@
+"""One command's run: its settings, its stores, its clock, its questions and its output."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+from zoneinfo import ZoneInfo
+
+from ledgerctl.cli.signals import Stop
+from ledgerctl.errors import (
+    ConsentMissing,
+    Declined,
+    ExitCode,
+    OutputFailed,
+    ReadOnlyProfile,
+    SelectionChanged,
+)
+
+if TYPE_CHECKING:
+    from ledgerctl.config import Settings
+    from ledgerctl.operations.log import Operation
+    from ledgerctl.render.report import Report
+    from ledgerctl.stores.connections import Stores
+
+QUEUE_COMMANDS = ("dead", "queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the operator typed of the common options; absent ones keep their defaults."""
+
+    command: str
+    effect: str
+    profile: str | None = None
+    config: str | None = None
+    output: str | None = None
+    fields: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+    dry_run: bool = False
+    reason: str | None = None
+    yes: bool = False
+    confirm: str | None = None
+    expect: int | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """The frame of one command; closed at its end, whatever happened.
+
+    Settings are read once, stores are opened at their first use, and the clock is read once
+    (`now`, aware UTC, milliseconds).
+    """
+
+    words: Words
+    now: datetime = field(default_factory=lambda: milliseconds(datetime.now(UTC)))
+    stop: Stop = field(default_factory=Stop)
+    notes: list[str] = field(default_factory=list)
+    changed: str = ""  # what a changing command did, for the day its result cannot be printed
+    _settings: "Settings | None" = None
+    _stores: "Stores | None" = None
+
+    def __enter__(self) -> Self:
+        self.stop.install()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop.uninstall()
+        if self._stores is not None:
+            self._stores.close()
+
+    # settings and stores
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings of this run, read at their first use."""
+        if self._settings is None:
+            from ledgerctl.config import load
+
+            self._settings = load(
+                environment=dict(os.environ),
+                profile=self.words.profile,
+                config=self.words.config,
+                output=self.words.output,
+            )
+        return self._settings
+
+    @property
+    def stores(self) -> "Stores":
+        """Every store, each opened at its first use."""
+        if self._stores is None:
+            from ledgerctl.stores.connections import Stores
+
+            self._stores = Stores(self.settings)
+        return self._stores
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The day zone: a setting, never the shell's TZ."""
+        return self.settings.zone
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether to show and change nothing."""
+        return self.words.dry_run
+
+    @property
+    def reason(self) -> str | None:
+        """Why the operator does it."""
+        return self.words.reason
+
+    # what people read besides the result
+
+    @property
+    def format(self) -> str:
+        """The output format: flag, environment, file, else table on a terminal and plain in a pipe."""
+        chosen = self.words.output or self.settings.output
+        return chosen or ("table" if is_terminal(sys.stdout) else "plain")
+
+    def note(self, text: str) -> None:
+        """Say something beside the result: on stderr, or inside the document for json."""
+        if self.words.quiet:
+            return
+        self.notes.append(text)
+
+    def detail(self, text: str) -> None:
+        """Say something only with --verbose."""
+        if self.words.verbose:
+            self.note(text)
+
+    def progress(self, text: str) -> None:
+        """Show how far a long step is, on a terminal's stderr only."""
+        if not self.words.quiet and is_terminal(sys.stderr) and self.format != "json":
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    def progress_done(self) -> None:
+        """Take the progress line away."""
+        self.progress("")
+
+    # consent
+
+    def permit(self) -> None:
+        """Refuse a changing command on a read-only profile; a dry run may pass.
+
+        Raises ReadOnlyProfile before anything is looked at. Source: contract, section 1.
+        """
+        if self.settings.read_only and not self.dry_run:
+            raise ReadOnlyProfile(
+                f"profile {self.settings.profile!r} is read-only: `{self.words.command}` was not started",
+                hint="use another --profile, or look with --dry-run",
+            )
+
+    def consent(self, lines: Sequence[str], *, count: int, bulk: bool) -> None:
+        """Return only when the change may go on; a dry run is never asked.
+
+        `lines` say where, as whom, what and how many; they go to stderr before the question.
+        Raises SelectionChanged, ConsentMissing or Declined. No terminal never means yes.
+        """
+        self.permit()
+        if self.words.expect is not None and self.words.expect != count:
+            raise SelectionChanged(
+                f"expected {self.words.expect}, found {count}: nothing was changed",
+                hint="look again with --dry-run",
+            )
+        if self.dry_run:
+            return
+        if self.settings.protected:
+            self._ask_profile_name(lines)
+        elif bulk and not self.words.yes:
+            self._ask_yes(lines)
+
+    def place(self) -> str:
+        """Where and as whom this command acts, without any secret."""
+        settings = self.settings
+        return (
+            f"profile {settings.profile}, database {settings.database}, operator {settings.operator}"
+        )
+
+    def _ask_profile_name(self, lines: Sequence[str]) -> None:
+        name = self.settings.profile
+        if self.words.confirm is not None:
+            if self.words.confirm != name:
+                raise Declined(
+                    f"--confirm names another profile than {name!r}",
+                    hint=f"--confirm {name} means this one",
+                )
+            return
+        question = f'type "{name}" to go on: '
+        if self._question(lines, question, f"--confirm {name}") != name:
+            raise Declined("the profile's name was not typed: nothing was changed")
+
+    def _ask_yes(self, lines: Sequence[str]) -> None:
+        answer = self._question(lines, "go on? [y/N] ", "--yes")
+        if answer.strip().lower() not in {"y", "yes"}:
+            raise Declined("declined: nothing was changed")
+
+    def _question(self, lines: Sequence[str], question: str, flag: str) -> str:
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise ConsentMissing(
+                f"`{self.words.command}` wants to be confirmed and there is no terminal to ask on",
+                hint=f"add {flag}, or look first with --dry-run",
+            )
+        from ledgerctl.render.text import visible
+
+        self.progress_done()
+        for line in lines:
+            sys.stderr.write(visible(line) + "\n")
+        sys.stderr.write(visible(question))
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+        if not answer:
+            sys.stderr.write("\n")
+            raise Declined("no answer: nothing was changed")
+        return answer.rstrip("\n")
+
+    # the operator log
+
+    @contextmanager
+    def operation(self, *, restart: str = "") -> Iterator["Operation"]:
+        """One entry of the operator log around a change: written before it, completed after it.
+
+        Signals are held back inside: a loop asks `stop.requested` between its chunks. `restart`
+        is the command that goes on after an interruption.
+        """
+        from ledgerctl.operations.log import Operation
+
+        operation = Operation(
+            log=self.stores.operator_log,
+            clock=self.stores.mongo.now,
+            command=self.words.command,
+            operator=self.settings.operator,
+            profile=self.settings.profile,
+            reason=self.reason,
+        )
+        self.permit()
+        operation.begin()
+        with self.stop.shield():
+            try:
+                yield operation
+            except BaseException as error:
+                operation.end(exit_code=int(getattr(error, "exit_code", ExitCode.BUG)))
+                raise
+            operation.end(exit_code=operation.exit_code)
+
+    # output
+
+    def emit(self, report: "Report | None") -> int:
+        """Print the result and return the exit code.
+
+        After a change a stdout that is closed or full does not look like a failed change: the
+        counts go to stderr and the exit code stays the change's own.
+        """
+        if report is None:
+            return int(ExitCode.DONE)
+        try:
+            self._write(report)
+        except (BrokenPipeError, OutputFailed) as error:
+            drop_stdout()
+            if self.words.effect == "read":
+                if isinstance(error, OutputFailed):
+                    raise
+                return int(ExitCode.DONE)
+            self._say_unprinted(report)
+        return int(self.stop.exit_code or report.exit_code)
+
+    def _write(self, report: "Report") -> None:
+        from dataclasses import replace
+
+        from ledgerctl.render.emit import emit, use_color
+
+        out = sys.stdout if sys.stdout is not None else ClosedStream()
+        self.progress_done()
+        emit(
+            replace(report, notes=(*self.notes, *report.notes)),
+            format=self.format,
+            fields=self.words.fields,
+            out=out,
+            err=sys.stderr,
+            color=use_color(self.words.color, environment=os.environ, is_tty=is_terminal(out)),
+            width=terminal_width(),
+        )
+        out.flush()
+
+    def _say_unprinted(self, report: "Report") -> None:
+        from ledgerctl.render.text import visible
+
+        said = self.changed or "; ".join(report.foot or report.head) or "the change is complete"
+        if sys.stderr is not None:
+            sys.stderr.write(visible(f"done, but the result could not be printed: {said}") + "\n")
+
+
+class ClosedStream:
+    """A stdout that was closed before the program began; every write is a broken pipe."""
+
+    encoding = "utf-8"
+
+    def write(self, _text: str) -> int:
+        """Fail as a closed pipe does."""
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def isatty(self) -> bool:
+        """Never a terminal."""
+        return False
+
+
+def milliseconds(moment: datetime) -> datetime:
+    """The moment cut to milliseconds, the resolution of the stores."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def is_terminal(stream: TextIO | ClosedStream | None) -> bool:
+    """Whether a person sits at this stream."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed by the shell
+        return False
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; COLUMNS wins; 80 where nobody says."""
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def drop_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not fail again."""
+    if sys.stdout is None:
+        return
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # no real descriptor behind it: nothing to flush either
+        sys.stdout = None

@@ -1,0 +1,69 @@
+"""Ctrl-C and SIGTERM: at once while reading or asking, between two chunks while changing."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from ledgerctl.errors import ExitCode, Interrupted, Terminated
+
+EXIT_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+class Stop:
+    """Whether somebody asked this run to stop.
+
+    Outside a shield the signal ends the command where it stands. Inside one the first signal is
+    only noted, for the loop to see between two chunks; a second one ends it where it stands,
+    which every step survives.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._shielded = False
+        self._before: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop before the next chunk."""
+        return self.received is not None
+
+    @property
+    def exit_code(self) -> ExitCode | None:
+        """The exit code of an interrupted change; None when nobody interrupted."""
+        return None if self.received is None else EXIT_CODES[signal.Signals(self.received)]
+
+    def install(self) -> None:
+        """Take over both signals; without effect outside the main thread."""
+        for number in EXIT_CODES:
+            try:
+                self._before[number] = signal.signal(number, self._handle)
+            except ValueError:  # not the main thread: the caller owns the signals
+                return
+
+    def uninstall(self) -> None:
+        """Give both signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """Hold signals back while changes are under way."""
+        self._shielded = True
+        try:
+            yield
+        finally:
+            self._shielded = False
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        again = self.requested
+        if self._shielded and not again:
+            self.received = number
+            return
+        raise (
+            Terminated("stopped by SIGTERM")
+            if number == signal.SIGTERM
+            else Interrupted("interrupted")
+        )

@@ -1,0 +1,73 @@
+"""Whole credits, exact at any size, out of whatever number type a document holds."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """An amount that cannot be summed: what stands there, and why it does not count."""
+
+    shown: str
+    why: str
+
+
+type_words = {str: "text", bool: "true or false", list: "a list", dict: "a document"}
+
+Amount = int | Unusable
+
+
+def exact_amount(value: object) -> Amount:
+    """The whole number that `value` holds, to the last digit, or the reason why it holds none.
+
+    Never rounds: a double or a decimal counts only when it is whole. Source: contract, section 1.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, bool):
+        return Unusable(str(value).lower(), "true or false, not a number")
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return _whole_float(value)
+    if isinstance(value, Decimal):
+        return _whole_decimal(value)
+    if value is None:
+        return Unusable("null", "absent or null")
+    if isinstance(value, str):
+        return Unusable(value, "text, not a number")
+    return Unusable(str(value), f"{type_words.get(type(value), 'not a number')}")
+
+
+def _whole_float(value: float) -> Amount:
+    if math.isnan(value):
+        return Unusable("NaN", "not a number (NaN)")
+    if math.isinf(value):
+        return Unusable("Infinity" if value > 0 else "-Infinity", "infinite")
+    if not value.is_integer():
+        return Unusable(repr(value), "a fraction")
+    return int(value)
+
+
+def _whole_decimal(value: Decimal) -> Amount:
+    if value.is_nan():
+        return Unusable("NaN", "not a number (NaN)")
+    if value.is_infinite():
+        return Unusable("Infinity" if value > 0 else "-Infinity", "infinite")
+    if value != value.to_integral_value():
+        return Unusable(str(value), "a fraction")
+    return int(value)
+
+
+def total(amounts: Iterable[Amount]) -> int:
+    """The exact sum of those that can be summed."""
+    return sum(amount for amount in amounts if isinstance(amount, int))
+
+
+def fits_int64(amount: int) -> bool:
+    """Whether a new row could hold this amount."""
+    return INT64_MIN <= amount <= INT64_MAX

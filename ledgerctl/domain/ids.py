@@ -1,0 +1,29 @@
+"""Ids as people type them and as documents hold them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class IdKind(StrEnum):
+    """The type under which a document holds an id."""
+
+    STRING = "string"
+    OBJECT_ID = "ObjectId"
+    INTEGER = "integer"
+    OTHER = "other"  # shown, never looked up by text
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """One id: its text, as printed and typed, and the type it is stored under."""
+
+    text: str
+    kind: IdKind = IdKind.STRING
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def text_of(identity: Id | None) -> str | None:
+    """The id as printed; None where there is none."""
+    return None if identity is None else identity.text

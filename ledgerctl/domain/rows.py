@@ -1,0 +1,99 @@
+"""Ledger rows: their types, their order, their identities and their running balance."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from ledgerctl.domain.amounts import Amount
+from ledgerctl.domain.ids import Id
+
+
+class RowType(StrEnum):
+    """The types of row that this program writes."""
+
+    CHARGE = "charge"  # −cost, before the job runs
+    REFUND = "refund"  # +cost, the job failed
+    RECLAIM = "reclaim"  # −cost, a refunded job succeeded later
+    GRANT = "grant"  # credits given to an account
+    CORRECTION = "correction"  # brings a job to its right net
+
+
+ORDER = {
+    RowType.GRANT: 0,
+    RowType.CHARGE: 1,
+    RowType.REFUND: 2,
+    RowType.RECLAIM: 3,
+    RowType.CORRECTION: 4,
+}
+ORDER_OF_OTHERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One ledger row as it stands; `type` may be one that this program does not know."""
+
+    id: Id
+    job: Id | None
+    account: Id | None
+    type: str
+    amount: Amount
+    created_at: datetime | None  # None: absent, or not a date
+    recorded_at: datetime | None = None
+    operation_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A row to append: its identity is settled before it is written, so once is enough."""
+
+    id: str
+    job: Id | None
+    account: Id
+    type: RowType
+    amount: int
+    created_at: datetime
+    recorded_at: datetime
+    operation_id: str
+    reason: str | None = None
+
+
+def rank(row_type: str) -> int:
+    """Where rows of one instant stand: grant, charge, refund, reclaim, correction, others."""
+    return ORDER.get(row_type, ORDER_OF_OTHERS)  # type: ignore[call-overload]  # a StrEnum key equals its text
+
+
+def row_id(job: Id, row_type: RowType) -> str:
+    """The one id that a job's row of this type can have. Source: contract, section 2."""
+    return f"{job.text}:{row_type}"
+
+
+def grant_id(key: str) -> str:
+    """The one id of the grant with this key."""
+    return f"grant:{key}"
+
+
+def correction_id(job: Id, number: int) -> str:
+    """The id of a job's correction; numbers count from 1."""
+    return f"{job.text}:{RowType.CORRECTION}:{number}"
+
+
+def same_row(row: Row, new: NewRow) -> bool:
+    """Whether a stored row is the one we meant to write, not something else of the same id."""
+    return (
+        row.type == new.type
+        and row.amount == new.amount
+        and (row.job is None) == (new.job is None)
+        and (row.job is None or new.job is None or row.job.text == new.job.text)
+        and (row.account is None or row.account.text == new.account.text)
+    )
+
+
+def running(rows: Iterable[Row], opening: int) -> Iterator[tuple[Row, int]]:
+    """Each row with the balance after it; a row that cannot be summed leaves the balance alone."""
+    balance = opening
+    for row in rows:
+        if isinstance(row.amount, int):
+            balance += row.amount
+        yield row, balance

@@ -1,0 +1,59 @@
+"""The operator log's side of a change: begun before the first write, ended with its counts."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ledgerctl.errors import ExitCode, LedgerctlError
+from ledgerctl.stores.operator_log import OperatorLog
+
+
+def new_operation_id(now: datetime) -> str:
+    """An id that sorts by time and never repeats: milliseconds, then 40 random bits."""
+    return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z-{secrets.token_hex(5)}"
+
+
+@dataclass(slots=True)
+class Operation:
+    """One changing command's entry in the operator log. Source: contract, section 2."""
+
+    log: OperatorLog
+    clock: Callable[[], datetime]
+    command: str
+    operator: str
+    profile: str
+    reason: str | None = None
+    id: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    exit_code: int = int(ExitCode.DONE)
+
+    def begin(self) -> None:
+        """Write the entry, exit_code null; nothing may be changed before this returns."""
+        now = self.clock()
+        self.id = new_operation_id(now)
+        self.log.begin(
+            {
+                "_id": self.id,
+                "at": now,
+                "finished_at": None,
+                "operator": self.operator,
+                "profile": self.profile,
+                "command": self.command,
+                "reason": self.reason,
+                "counts": {},
+                "exit_code": None,
+            }
+        )
+
+    def end(self, *, exit_code: int) -> None:
+        """Complete the entry; a lost store leaves it open, which tells the same story."""
+        try:
+            self.log.end(self.id, at=self.clock(), counts=self.counts, exit_code=exit_code)
+        except LedgerctlError:
+            if exit_code == ExitCode.DONE:
+                raise
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to one of the entry's counts."""
+        self.counts[name] = self.counts.get(name, 0) + number

@@ -1,0 +1,369 @@
+"""The guarded steps: charge, refund and reclaim of a job, each at most one row for ever."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ledgerctl.domain.ids import Id
+from ledgerctl.domain.jobs import (
+    ALREADY,
+    Append,
+    Decision,
+    Job,
+    Outcome,
+    State,
+    Step,
+    StepResult,
+    Stop,
+    decide_charge,
+    decide_reclaim,
+    decide_refund,
+    state,
+)
+from ledgerctl.domain.rows import NewRow, Row, RowType, row_id, same_row
+from ledgerctl.errors import InvariantBroken
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.ledger import RowTaken
+
+LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
+LOOK_EVERY_S = 0.1
+ROUNDS_MAX = 20  # a guard that keeps missing while its reason keeps vanishing is a bug
+
+ALREADY_OF = {
+    Step.CHARGE: Outcome.ALREADY_CHARGED,
+    Step.REFUND: Outcome.ALREADY_REFUNDED,
+    Step.RECLAIM: Outcome.ALREADY_RECLAIMED,
+}
+TYPE_OF = {
+    Step.CHARGE: RowType.CHARGE,
+    Step.REFUND: RowType.REFUND,
+    Step.RECLAIM: RowType.RECLAIM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One guarded step as asked for; rows carry the operation id and the reason."""
+
+    step: Step
+    job_id: str
+    operation_id: str
+    reason: str | None = None
+    force: bool = False  # refund a job that succeeded
+    account: Id | None = None  # charge only
+    cost: int | None = None  # charge only, whole credits ≥ 1
+
+
+def refund(stores: Stores, job_id: str, *, operation_id: str, **options: Any) -> StepResult:
+    """Give a failed job's charge back, at most once; a repeat says so and changes nothing.
+
+    The amount is the charge row's, never what anyone reports. Options: `reason`, `force`.
+    Raises JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted. Source: domain, section 3.
+    """
+    return take(stores, Request(Step.REFUND, job_id, operation_id, **options))
+
+
+def reclaim(stores: Stores, job_id: str, *, operation_id: str, **options: Any) -> StepResult:
+    """Take a refund back after the job succeeded, at most once; harmless when never refunded.
+
+    Call it unconditionally on success. Options: `reason`. Raises as `refund` does.
+    """
+    return take(stores, Request(Step.RECLAIM, job_id, operation_id, **options))
+
+
+def charge(
+    stores: Stores, job_id: str, *, account: str, cost: int, operation_id: str, **options: Any
+) -> StepResult:
+    """Charge a job before it runs, at most once, creating its document with its charge row."""
+    owner = stores.ledger.account_id(account) or Id(account)
+    return take(
+        stores, Request(Step.CHARGE, job_id, operation_id, account=owner, cost=cost, **options)
+    )
+
+
+def take(stores: Stores, request: Request) -> StepResult:
+    """Do one guarded step: flag, row and message together, or none of them.
+
+    With transactions the three are one; without, they are written in that order and the next
+    delivery finishes what a crash left. Running it again is always safe.
+    """
+    found = stores.jobs.find(request.job_id)
+    if len(found) > 1:
+        kinds = " and ".join(sorted(job.id.kind for job in found))
+        return stopped(request, None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}"))
+    if not found and request.step is not Step.CHARGE:
+        return stopped(request, None, Stop(Outcome.NOT_FOUND, detail="no job has this id"))
+    job_id = found[0].id if found else Id(request.job_id)
+    attempt = together if stores.mongo.transactions else in_order
+    for _ in range(ROUNDS_MAX):
+        result = attempt(stores, request, job_id)
+        if result is not None:
+            return result
+    raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
+
+
+def preview(stores: Stores, request: Request) -> StepResult:
+    """What `take` would do, changing nothing."""
+    found = stores.jobs.find(request.job_id)
+    if len(found) > 1:
+        return stopped(request, None, Stop(Outcome.CONFLICT, detail="two jobs have this id"))
+    if not found and request.step is not Step.CHARGE:
+        return stopped(request, None, Stop(Outcome.NOT_FOUND, detail="no job has this id"))
+    job = found[0] if found else None
+    rows = stores.ledger.of_job(request.job_id)
+    decision = decide(request, job, rows)
+    if isinstance(decision, Stop):
+        return stopped(request, job, decision)
+    row = new_row(request, job.id if job else Id(request.job_id), decision, stores.mongo.now())
+    return applied(request, row, completed=decision.complete)
+
+
+def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
+    """What the documents allow; pure, and never a substitute for the guard in the write."""
+    if request.step is Step.CHARGE:
+        account, cost = charged(request)
+        if job is not None:
+            return decide_charge(job, rows, account=account, cost=cost)
+        if rows:
+            return Stop(Outcome.ROW_EXISTS, rows[0], "rows of this job stand, its document does not")
+        return Append(-cost, account)
+    if job is None:
+        return Stop(Outcome.NOT_FOUND, detail="no job has this id")
+    if request.step is Step.REFUND:
+        return decide_refund(job, rows, force=request.force)
+    return decide_reclaim(job, rows)
+
+
+def charged(request: Request) -> tuple[Id, int]:
+    """The account and cost that a charge must carry."""
+    if request.account is None or request.cost is None:
+        raise InvariantBroken("a charge without its account or cost")
+    return request.account, request.cost
+
+
+# with transactions
+
+
+class GuardMissed(Exception):
+    """The guard matched nothing: somebody was faster; the transaction is given up."""
+
+
+def together(stores: Stores, request: Request, job_id: Id) -> StepResult | None:
+    """One attempt in one transaction; None when somebody was faster and one looks again."""
+
+    def body(session: Any) -> tuple[Job | None, Decision, NewRow | None]:
+        job = stores.jobs.get(job_id, session)
+        rows = stores.ledger.of_job(request.job_id, session)
+        decision = decide(request, job, rows)
+        if isinstance(decision, Stop) or decision.complete:
+            return job, decision, None
+        row = new_row(request, job_id, decision, stores.mongo.now())
+        if not guarded(stores, request, row, session):
+            raise GuardMissed
+        stores.ledger.append(row, session)
+        stores.outbox.add(row, session)
+        return job, decision, row
+
+    try:
+        job, decision, row = stores.mongo.transaction(f"{request.step} job {request.job_id}", body)
+    except GuardMissed:
+        return None
+    except RowTaken:
+        return compared(stores, request, job_id)
+    if row is not None:
+        return applied(request, row, completed=False)
+    return settled(stores, request, job, decision)
+
+
+def guarded(stores: Stores, request: Request, row: NewRow, session: Any = None) -> bool:
+    """The one conditional write of a step: True for exactly one caller, ever."""
+    job_id = required_job(row)
+    match request.step:
+        case Step.CHARGE:
+            return stores.jobs.insert_charged(
+                job_id, account=row.account, cost=-row.amount, at=row.created_at, session=session
+            )
+        case Step.REFUND:
+            return stores.jobs.flip_refunded(
+                job_id, at=row.created_at, force=request.force, session=session
+            )
+        case Step.RECLAIM:
+            return stores.jobs.flip_reclaimed(job_id, at=row.created_at, session=session)
+
+
+# without transactions
+
+
+def in_order(stores: Stores, request: Request, job_id: Id) -> StepResult | None:
+    """One attempt on a standalone server: flag, row, message; None when one looks again."""
+    job = stores.jobs.get(job_id)
+    decision = decide(request, job, stores.ledger.of_job(request.job_id))
+    if isinstance(decision, Stop) or decision.complete:
+        return settled(stores, request, job, decision)
+    row = new_row(request, job_id, decision, stores.mongo.now())
+    if not guarded(stores, request, row):
+        return None
+    return append_row(stores, request, row, completed=False)
+
+
+# the end of a step
+
+
+def settled(
+    stores: Stores, request: Request, job: Job | None, decision: Decision
+) -> StepResult | None:
+    """The result where the flag was not ours to flip; a missing row or message is added."""
+    if isinstance(decision, Append):
+        return complete(stores, request, job, decision)
+    if decision.row is not None and decision.outcome in ALREADY and decision.row.operation_id:
+        if not stores.mongo.transactions:
+            stores.outbox.add(decision.row)
+    return stopped(request, job, decision)
+
+
+def complete(
+    stores: Stores, request: Request, job: Job | None, decision: Append
+) -> StepResult | None:
+    """Append the row that somebody died before appending, dated by the flag.
+
+    Only where the unique index makes a second row impossible; else the row may yet come from a
+    worker that is slow, so one looks again for two seconds and then refuses.
+    """
+    if job is None:
+        raise InvariantBroken("a row to complete without its job")
+    if not stores.ledger.step_index_is_unique():
+        return look_again(stores, request, job)
+    at = flag_time(request.step, job) or stores.mongo.now()
+    row = replace(new_row(request, job.id, decision, at), recorded_at=stores.mongo.now())
+    return append_row(stores, request, row, completed=True)
+
+
+def look_again(stores: Stores, request: Request, job: Job) -> StepResult | None:
+    """Wait for the row of a worker that is between flag and row; refuse when none comes."""
+    deadline = time.monotonic() + LOOK_AGAIN_S
+    while time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_S)
+        rows = stores.ledger.of_job(request.job_id)
+        if any(row.type == TYPE_OF[request.step] for row in rows):
+            return None  # decided afresh
+    detail = (
+        "the flag is set and the row is missing; without the unique index on (job_id, type) a"
+        " second row would be possible: `ledgerctl db init`, then again"
+    )
+    return stopped(request, job, Stop(Outcome.ROW_MISSING, detail=detail))
+
+
+def append_row(
+    stores: Stores, request: Request, row: NewRow, *, completed: bool
+) -> StepResult | None:
+    """Append a row whose flag is set, then its message; a row that stands is compared."""
+
+    def body(session: Any) -> None:
+        stores.ledger.append(row, session)
+        stores.outbox.add(row, session)
+
+    try:
+        if stores.mongo.transactions:
+            stores.mongo.transaction(f"append row {row.id}", body)
+        else:
+            body(None)
+    except RowTaken:
+        return compared(stores, request, required_job(row), row)
+    return applied(request, row, completed=completed)
+
+
+def compared(
+    stores: Stores, request: Request, job_id: Id, row: NewRow | None = None
+) -> StepResult | None:
+    """What a row that stood in the way means: ours, already done, or a conflict."""
+    job = stores.jobs.get(job_id)
+    if row is None:
+        decision = decide(request, job, stores.ledger.of_job(request.job_id))
+        if isinstance(decision, Stop):
+            return settled(stores, request, job, decision)
+        row = new_row(request, job_id, decision, stores.mongo.now())
+    standing = stores.ledger.taken_by(row)
+    if standing is None:
+        return None  # gone again with a transaction that failed
+    if not same_row(standing, row):
+        detail = f"row {standing.id} stands in the way and belongs to something else"
+        return stopped(request, job, Stop(Outcome.CONFLICT, standing, detail))
+    if standing.operation_id == row.operation_id:
+        stores.outbox.add(standing)
+        return applied(request, row, completed=False)  # our own write, its reply was lost
+    return settled(stores, request, job, Stop(ALREADY_OF[request.step], standing))
+
+
+def new_row(request: Request, job_id: Id, decision: Append, at: datetime) -> NewRow:
+    """The row of this step, its identity and amount settled."""
+    row_type = TYPE_OF[request.step]
+    return NewRow(
+        id=row_id(job_id, row_type),
+        job=job_id,
+        account=decision.account,
+        type=row_type,
+        amount=decision.amount,
+        created_at=at,
+        recorded_at=at,
+        operation_id=request.operation_id,
+        reason=request.reason,
+    )
+
+
+def flag_time(step: Step, job: Job) -> datetime | None:
+    """When the flag of this step was set, or the job created."""
+    match step:
+        case Step.CHARGE:
+            return job.created_at
+        case Step.REFUND:
+            return job.refunded_at
+        case Step.RECLAIM:
+            return job.reclaimed_at
+
+
+def required_job(row: NewRow) -> Id:
+    """The job of a step's row."""
+    if row.job is None:
+        raise InvariantBroken(f"row {row.id} of a step has no job")
+    return row.job
+
+
+STATE_AFTER = {
+    Step.CHARGE: State.CHARGED,
+    Step.REFUND: State.REFUNDED,
+    Step.RECLAIM: State.RECLAIMED,
+}
+
+
+def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
+    """The result of a step that wrote its row."""
+    return StepResult(
+        job_id=required_job(row).text,
+        step=request.step,
+        outcome=Outcome.COMPLETED if completed else Outcome.APPLIED,
+        state=STATE_AFTER[request.step],
+        amount=row.amount,
+        row_id=row.id,
+        at=row.created_at,
+        detail="the flag was set and the row was missing; it is appended now" if completed else "",
+    )
+
+
+def stopped(request: Request, job: Job | None, decision: Stop) -> StepResult:
+    """The result of a step that wrote nothing."""
+    row = decision.row
+    return StepResult(
+        job_id=request.job_id,
+        step=request.step,
+        outcome=decision.outcome,
+        state=None if job is None else state(job),
+        amount=row.amount if row is not None and isinstance(row.amount, int) else None,
+        row_id=None if row is None else row.id.text,
+        at=None if row is None else row.created_at,
+        detail=decision.detail,
+    )
+
+
+Taker = Callable[[Stores, Request], StepResult]

@@ -1,0 +1,158 @@
+"""Documents in, our records out: ids, numbers, times and flags of every stored type."""
+
+import re
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from bson import DatetimeMS, Decimal128, Int64, ObjectId
+from bson.errors import InvalidId
+
+from ledgerctl.domain.amounts import Amount, exact_amount, fits_int64
+from ledgerctl.domain.ids import Id, IdKind
+from ledgerctl.domain.jobs import Flag, Job
+from ledgerctl.domain.rows import NewRow, Row
+
+DIGITS = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
+
+
+def to_id(value: object) -> Id:
+    """The id that a document holds; an exotic type is shown by its own text."""
+    if isinstance(value, str):
+        return Id(value)
+    if isinstance(value, ObjectId):
+        return Id(str(value), IdKind.OBJECT_ID)
+    if isinstance(value, bool):
+        return Id(str(value).lower(), IdKind.OTHER)
+    if isinstance(value, int):
+        return Id(str(int(value)), IdKind.INTEGER)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return Id(str(int(value)), IdKind.INTEGER)  # MongoDB holds 42.0 and 42 equal
+    return Id(str(value), IdKind.OTHER)
+
+
+def optional_id(value: object) -> Id | None:
+    """The id, or None where it is absent or null."""
+    return None if value is None else to_id(value)
+
+
+def from_id(identity: Id) -> Any:
+    """The value to store or look up for this id."""
+    match identity.kind:
+        case IdKind.OBJECT_ID:
+            return ObjectId(identity.text)
+        case IdKind.INTEGER:
+            return Int64(identity.text)
+        case IdKind.STRING | IdKind.OTHER:
+            return identity.text
+
+
+def candidates(text: str) -> list[Any]:
+    """Every value under which a document can hold the id that was given as this text."""
+    found: list[Any] = [text]
+    try:
+        if len(text) == 24:  # noqa: PLR2004  # an ObjectId in hex
+            found.append(ObjectId(text))
+    except InvalidId:
+        pass  # 24 characters that are no hex: text is the only form
+    if len(text) <= 20 and DIGITS.fullmatch(text) and fits_int64(int(text)):  # noqa: PLR2004  # int64 digits
+        found.append(Int64(text))
+    return found
+
+
+def to_amount(value: object) -> Amount:
+    """The exact whole number that a stored value holds, or why it holds none."""
+    return exact_amount(value.to_decimal() if isinstance(value, Decimal128) else value)
+
+
+def to_time(value: object) -> datetime | None:
+    """The time that a BSON date holds; None for anything else, and for years Python has not."""
+    return value if isinstance(value, datetime) else None
+
+
+def to_text(value: object) -> str | None:
+    """A text field as it stands; None where it is absent or null."""
+    if value is None or isinstance(value, str):
+        return value
+    return str(value)
+
+
+def to_flag(document: dict[str, Any], name: str) -> Flag:
+    """A flag of a job document: absent and null count as false, any other non-boolean is bad."""
+    value = document.get(name)
+    if value is None or value is False:
+        return Flag.CLEAR
+    return Flag.SET if value is True else Flag.BAD
+
+
+def to_job(document: dict[str, Any]) -> Job:
+    """A job document as our record."""
+    return Job(
+        id=to_id(document["_id"]),
+        account=optional_id(document.get("account_id")),
+        cost=to_amount(document.get("cost")),
+        refunded=to_flag(document, "is_refunded"),
+        refunded_at=to_time(document.get("refunded_at")),
+        reclaimed=to_flag(document, "is_reclaimed"),
+        reclaimed_at=to_time(document.get("reclaimed_at")),
+        status=to_text(document.get("status")),
+        created_at=to_time(document.get("created_at")),
+        flags_present=document.get("is_refunded") is not None
+        and document.get("is_reclaimed") is not None,
+    )
+
+
+def to_row(document: dict[str, Any]) -> Row:
+    """A ledger document as our record."""
+    return Row(
+        id=to_id(document["_id"]),
+        job=optional_id(document.get("job_id")),
+        account=optional_id(document.get("account_id")),
+        type=to_text(document.get("type")) or "",
+        amount=to_amount(document.get("amount")),
+        created_at=to_time(document.get("created_at")),
+        recorded_at=recorded_at(document),
+        operation_id=to_text(document.get("operation_id")),
+        reason=to_text(document.get("reason")),
+    )
+
+
+def recorded_at(document: dict[str, Any]) -> datetime | None:
+    """When a row was written: recorded_at, else its ObjectId's time, else created_at."""
+    written = to_time(document.get("recorded_at"))
+    if written is not None:
+        return written
+    if isinstance(document.get("_id"), ObjectId):
+        generated: datetime = document["_id"].generation_time
+        return generated
+    return to_time(document.get("created_at"))
+
+
+def from_row(row: NewRow) -> dict[str, Any]:
+    """The document of a row to append."""
+    document: dict[str, Any] = {
+        "_id": row.id,
+        "account_id": from_id(row.account),
+        "type": row.type.value,
+        "amount": to_number(row.amount),
+        "created_at": row.created_at,
+        "recorded_at": row.recorded_at,
+        "operation_id": row.operation_id,
+    }
+    if row.job is not None:
+        document["job_id"] = from_id(row.job)
+    if row.reason is not None:
+        document["reason"] = row.reason
+    return document
+
+
+def to_number(amount: int) -> Int64 | Decimal128:
+    """The stored form of a whole number: int64, or a Decimal128 beyond it; exact either way."""
+    if fits_int64(amount):
+        return Int64(amount)
+    return Decimal128(Decimal(amount))
+
+
+def out_of_range(value: object) -> bool:
+    """Whether a stored date is one that Python cannot hold."""
+    return isinstance(value, DatetimeMS)

@@ -1,0 +1,362 @@
+"""Opens the two stores; driver errors become ours: nothing sent, or outcome unknown."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import MongoClient
+from pymongo import errors as mongo_errors
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from ledgerctl.config import Settings
+from ledgerctl.errors import (
+    InvariantBroken,
+    JobHeld,
+    LedgerctlError,
+    NotPermitted,
+    OutcomeUnknown,
+    SettingsError,
+    StoreBusy,
+    StoreUnavailable,
+)
+from ledgerctl.secrets import redact
+
+if TYPE_CHECKING:
+    from ledgerctl.stores.archive import Archive
+    from ledgerctl.stores.inbox import Inbox
+    from ledgerctl.stores.jobs import Jobs
+    from ledgerctl.stores.leases import Leases
+    from ledgerctl.stores.ledger import Ledger
+    from ledgerctl.stores.operator_log import OperatorLog
+    from ledgerctl.stores.outbox import Outbox
+    from ledgerctl.stores.queues import Queues
+    from ledgerctl.stores.summaries import Summaries
+
+Document = dict[str, Any]
+T = TypeVar("T")
+
+SELECTION_TIMEOUT_MS = 2_500
+CONNECT_TIMEOUT_MS = 2_000
+
+AUTHENTICATION_FAILED = {18, 8000}
+UNAUTHORIZED = {13}
+BUSY = {24, 46, 50, 112, 202, 262, 14031, 39, 11601}  # locks, time limits, conflicts, disk full
+NOT_WRITABLE = {10107, 13435, 13436}  # refused by a member that is not primary
+STEPPING_DOWN = {91, 189, 11600, 11602}  # may have been applied
+
+CODEC: CodecOptions[Document] = CodecOptions(
+    tz_aware=True,
+    tzinfo=UTC,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="backslashreplace",
+)
+
+
+class Mongo:
+    """One MongoDB database: majority writes, primary majority reads, short server selection.
+
+    Opening asks the server who it is: `transactions` says whether it has them, and its clock is
+    read once, so that `now()` is the server's time, not this machine's.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.client: MongoClient[Document] = self._client()
+        self.database: Database[Document] = self.client.get_database(
+            settings.database,
+            codec_options=CODEC,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=WriteConcern(w="majority", j=True),
+            read_concern=ReadConcern("majority"),
+        )
+
+    def _client(self) -> MongoClient[Document]:
+        settings = self._settings
+        try:
+            return MongoClient(
+                settings.mongo_uri.reveal(),
+                serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
+                connectTimeoutMS=CONNECT_TIMEOUT_MS,
+                appname="ledgerctl",
+                tz_aware=True,
+            )
+        except (mongo_errors.ConfigurationError, mongo_errors.InvalidURI, ValueError) as error:
+            raise SettingsError(
+                f"the MongoDB URI cannot be used: {self.clean(error)}",
+                hint="check mongo_uri; `ledgerctl config show` says where it comes from",
+            ) from None
+
+    @cached_property
+    def hello(self) -> Document:
+        """What the server says of itself; the first word with it."""
+        with self.reading("connect"):
+            before = time.monotonic()
+            answer = self.client.admin.command("hello")
+            # The reply was written somewhere between sending and receiving: take the middle.
+            self._heard_at = (before + time.monotonic()) / 2
+        return dict(answer)
+
+    @property
+    def transactions(self) -> bool:
+        """Whether the deployment has transactions: a replica set or a sharded cluster."""
+        return "setName" in self.hello or self.hello.get("msg") == "isdbgrid"
+
+    def now(self) -> datetime:
+        """The server's time, aware UTC, milliseconds: its clock when we connected, plus since."""
+        heard: datetime = self.hello["localTime"]
+        since = timedelta(seconds=time.monotonic() - self._heard_at)
+        moment = (heard if heard.tzinfo else heard.replace(tzinfo=UTC)) + since
+        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+    def collection(self, name: str) -> Collection[Document]:
+        """A collection by the name it has in the settings: `jobs`, `ledger`, …"""
+        return self.database[getattr(self._settings.collections, name)]
+
+    def clean(self, error: BaseException | str) -> str:
+        """A driver's message with every secret taken out, cut to one short line."""
+        text = redact(str(error), self._settings.secrets)
+        return text.split(", Timeout:")[0].split(", full error:")[0][:300]
+
+    @contextmanager
+    def reading(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
+        """Turn a failed read into ours; nothing was changed by it.
+
+        Inside a transaction the driver's error goes on: its loop knows what to try again.
+        """
+        try:
+            yield
+        except mongo_errors.PyMongoError as error:
+            if session is not None:
+                raise
+            raise self.translated(error, action, sent=False) from None
+
+    @contextmanager
+    def writing(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
+        """Say of a failed write whether it may have landed.
+
+        Raises StoreUnavailable when nothing was sent, OutcomeUnknown when it may have been
+        applied, StoreBusy or NotPermitted when the server refused it. Inside a transaction the
+        driver's error goes on: its loop knows what to try again.
+        """
+        try:
+            yield
+        except mongo_errors.PyMongoError as error:
+            if session is not None:
+                raise
+            raise self.translated(error, action, sent=True) from None
+
+    def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
+        """Our error for a driver's; `sent` says whether the action was a write."""
+        if isinstance(error, mongo_errors.ServerSelectionTimeoutError):
+            return self._unreachable(error, action)
+        if isinstance(error, mongo_errors.WTimeoutError | mongo_errors.WriteConcernError):
+            return self._unknown(error, action)
+        code = getattr(error, "code", None)
+        if isinstance(code, int) and (refused := self._refused(error, code, action)):
+            return refused
+        if isinstance(error, mongo_errors.ConnectionFailure | mongo_errors.WaitQueueTimeoutError):
+            return self._unknown(error, action) if sent else self._unreachable(error, action)
+        if isinstance(error, mongo_errors.ConfigurationError):
+            return SettingsError(f"cannot {action}: {self.clean(error)}")
+        return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(error)}")
+
+    def _refused(self, error: Exception, code: int, action: str) -> LedgerctlError | None:
+        if code in AUTHENTICATION_FAILED:
+            return NotPermitted(
+                f"cannot {action}: MongoDB refused the user or its password",
+                hint="check the credentials in mongo_uri; `ledgerctl config show` says where it comes from",
+            )
+        if code in UNAUTHORIZED:
+            return NotPermitted(
+                f"cannot {action}: {self.clean(error)}",
+                hint="`ledgerctl db roles` prints the rights that each role needs",
+            )
+        if code in BUSY:
+            return StoreBusy(f"cannot {action}: MongoDB says {self.clean(error)}", hint="try again")
+        if code in NOT_WRITABLE:
+            return StoreUnavailable(
+                f"cannot {action}: the MongoDB server is not the primary",
+                hint="try again once a primary is elected",
+            )
+        if code in STEPPING_DOWN:
+            return self._unknown(error, action)
+        return None
+
+    def _unreachable(self, error: Exception, action: str) -> StoreUnavailable:
+        from ledgerctl.secrets import hosts_of
+
+        return StoreUnavailable(
+            f"cannot {action}: MongoDB at {hosts_of(self._settings.mongo_uri)} cannot be reached"
+            f" ({self.clean(error)})",
+            hint="`ledgerctl doctor` shows what can be reached",
+        )
+
+    def _unknown(self, error: Exception, action: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"cannot tell whether this was done: {action} ({self.clean(error)})",
+            hint="run the same command again: a second run is safe",
+        )
+
+    def transaction(
+        self, action: str, body: Callable[[ClientSession], T], *, patience_s: float = 5.0
+    ) -> T:
+        """Run `body` in one short transaction; all of it lands or none does.
+
+        Conflicts are tried again with a pause, for `patience_s` in all: a transaction that a
+        killed client left open holds its documents for up to a minute, and nobody waits for that.
+        Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
+        reply stays away; what `body` itself raises ends the transaction and goes on.
+        """
+        deadline = time.monotonic() + patience_s
+        pause_s = 0.002
+        with self._session(action) as session:
+            while True:
+                try:
+                    return self._attempt(session, body, deadline)
+                except mongo_errors.PyMongoError as error:
+                    if not error.has_error_label("TransientTransactionError"):
+                        raise self.translated(error, action, sent=True) from None
+                    if time.monotonic() >= deadline:
+                        raise self._held(error, action) from None
+                time.sleep(pause_s * (1 + secrets.randbelow(1000) / 1000))
+                pause_s = min(pause_s * 2, 0.1)
+
+    def _attempt(
+        self, session: ClientSession, body: Callable[[ClientSession], T], deadline: float
+    ) -> T:
+        with session.start_transaction(
+            read_concern=ReadConcern("snapshot"), write_concern=WriteConcern(w="majority", j=True)
+        ):
+            value = body(session)
+            while True:
+                try:
+                    session.commit_transaction()
+                except mongo_errors.PyMongoError as error:
+                    if not error.has_error_label("UnknownTransactionCommitResult"):
+                        raise
+                    if time.monotonic() >= deadline:
+                        raise self._unknown(error, "commit") from None
+                    time.sleep(0.05)
+                else:
+                    return value
+
+    @contextmanager
+    def _session(self, action: str) -> Iterator[ClientSession]:
+        with self.reading(action):
+            session = self.client.start_session()
+        try:
+            yield session
+        finally:
+            session.end_session()
+
+    def _held(self, error: Exception, action: str) -> LedgerctlError:
+        if isinstance(error, mongo_errors.ConnectionFailure):
+            return self._unreachable(error, action)
+        return JobHeld(
+            f"cannot {action}: another operation holds it, perhaps one whose client was killed",
+            hint="try again in a minute: the server lets go of it by itself",
+        )
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.client.close()
+
+
+class Stores:
+    """Every store of one run, each opened at its first use.
+
+    This is also the way in for a library user: `with Stores(load(environment=os.environ)) as …`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def __enter__(self) -> "Stores":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @cached_property
+    def mongo(self) -> Mongo:
+        """The MongoDB connection."""
+        return Mongo(self.settings)
+
+    @cached_property
+    def jobs(self) -> "Jobs":
+        """The job documents."""
+        from ledgerctl.stores.jobs import Jobs
+
+        return Jobs(self.mongo)
+
+    @cached_property
+    def ledger(self) -> "Ledger":
+        """The ledger rows."""
+        from ledgerctl.stores.ledger import Ledger
+
+        return Ledger(self.mongo)
+
+    @cached_property
+    def outbox(self) -> "Outbox":
+        """The messages that tell of appended rows."""
+        from ledgerctl.stores.outbox import Outbox
+
+        return Outbox(self.mongo)
+
+    @cached_property
+    def operator_log(self) -> "OperatorLog":
+        """What operators did."""
+        from ledgerctl.stores.operator_log import OperatorLog
+
+        return OperatorLog(self.mongo)
+
+    @cached_property
+    def leases(self) -> "Leases":
+        """The leases that keep two runs apart."""
+        from ledgerctl.stores.leases import Leases
+
+        return Leases(self.mongo)
+
+    @cached_property
+    def summaries(self) -> "Summaries":
+        """The daily usage summaries."""
+        from ledgerctl.stores.summaries import Summaries
+
+        return Summaries(self.mongo)
+
+    @cached_property
+    def inbox(self) -> "Inbox":
+        """The claims of messages."""
+        from ledgerctl.stores.inbox import Inbox
+
+        return Inbox(self.mongo)
+
+    @cached_property
+    def archive(self) -> "Archive":
+        """The dead letters that operations took."""
+        from ledgerctl.stores.archive import Archive
+
+        return Archive(self.mongo)
+
+    @cached_property
+    def queues(self) -> "Queues":
+        """The Redis lists."""
+        from ledgerctl.stores.queues import Queues
+
+        return Queues(self.settings)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for name in ("mongo", "queues"):
+            if name in self.__dict__:
+                self.__dict__[name].close()

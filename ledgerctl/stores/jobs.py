@@ -1,0 +1,176 @@
+"""The job documents: guarded flips, and reading."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from pymongo.client_session import ClientSession
+from pymongo.errors import DuplicateKeyError
+
+from ledgerctl.domain.ids import Id
+from ledgerctl.domain.jobs import SUCCEEDED, Job, State
+from ledgerctl.stores.codec import candidates, from_id, to_job, to_number
+from ledgerctl.stores.connections import Document, Mongo
+
+CLEAR = {"$in": [False, None]}  # None matches null and absent
+NOT_BOOLEAN = {"$not": {"$in": [True, False, None]}}
+FIELDS = dict.fromkeys(
+    (
+        "account_id",
+        "cost",
+        "is_refunded",
+        "refunded_at",
+        "is_reclaimed",
+        "reclaimed_at",
+        "status",
+        "created_at",
+    ),
+    1,
+)
+
+FILTER_OF_STATE: dict[State, Document] = {
+    State.CHARGED: {"is_refunded": CLEAR, "is_reclaimed": CLEAR},
+    State.REFUNDED: {"is_refunded": True, "is_reclaimed": CLEAR},
+    State.RECLAIMED: {"is_refunded": True, "is_reclaimed": True},
+    State.CORRUPT: {"is_refunded": CLEAR, "is_reclaimed": True},
+    State.BAD_FLAGS: {"$or": [{"is_refunded": NOT_BOOLEAN}, {"is_reclaimed": NOT_BOOLEAN}]},
+}
+
+
+class Jobs:
+    """The job documents; foreign writers write these too, so unknown fields are kept."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._jobs = mongo.collection("jobs")
+
+    def find(self, text: str) -> list[Job]:
+        """Every job that this text can name: more than one when two types hold it."""
+        with self._mongo.reading("read the job"):
+            found = self._jobs.find({"_id": {"$in": candidates(text)}}, FIELDS)
+            return [to_job(document) for document in found]
+
+    def get(self, job_id: Id, session: ClientSession | None = None) -> Job | None:
+        """The job of this very id and type."""
+        with self._mongo.reading("read the job", session):
+            document = self._jobs.find_one({"_id": from_id(job_id)}, FIELDS, session=session)
+        return None if document is None else to_job(document)
+
+    def insert_charged(
+        self,
+        job_id: Id,
+        *,
+        account: Id,
+        cost: int,
+        at: datetime,
+        session: ClientSession | None = None,
+    ) -> bool:
+        """Create the document of a job that is charged now; False when it exists already."""
+        document = {
+            "_id": from_id(job_id),
+            "account_id": from_id(account),
+            "cost": to_number(cost),
+            "is_refunded": False,
+            "refunded_at": None,
+            "is_reclaimed": False,
+            "reclaimed_at": None,
+            "created_at": at,
+            "status": "running",
+        }
+        with self._mongo.writing("create the job", session):
+            try:
+                self._jobs.insert_one(document, session=session)
+            except DuplicateKeyError:
+                return False
+        return True
+
+    def flip_refunded(
+        self, job_id: Id, *, at: datetime, force: bool = False, session: ClientSession | None = None
+    ) -> bool:
+        """Mark the job refunded if, and only if, it is charged; the filter is the check.
+
+        At most one caller ever gets True. Source: domain, section 3.
+        """
+        guard: Document = {"_id": from_id(job_id), **FILTER_OF_STATE[State.CHARGED]}
+        if not force:
+            guard["status"] = {"$ne": SUCCEEDED}
+        return self._flip(guard, {"is_refunded": True, "refunded_at": at}, session)
+
+    def flip_reclaimed(
+        self, job_id: Id, *, at: datetime, session: ClientSession | None = None
+    ) -> bool:
+        """Mark the job reclaimed if, and only if, it is refunded and not yet reclaimed.
+
+        At most one caller ever gets True. Source: domain, section 3.
+        """
+        guard = {"_id": from_id(job_id), **FILTER_OF_STATE[State.REFUNDED]}
+        return self._flip(guard, {"is_reclaimed": True, "reclaimed_at": at}, session)
+
+    def _flip(self, guard: Document, fields: Document, session: ClientSession | None) -> bool:
+        with self._mongo.writing("mark the job", session):
+            changed = self._jobs.update_one(guard, {"$set": fields}, session=session)
+        return changed.modified_count == 1
+
+    def set_status(self, job_id: Id, status: str) -> bool:
+        """Write the job's status; False when the job does not exist."""
+        with self._mongo.writing("set the job's status"):
+            changed = self._jobs.update_one({"_id": from_id(job_id)}, {"$set": {"status": status}})
+        return changed.matched_count == 1
+
+    def newest(
+        self,
+        *,
+        account: str | None,
+        state: State | None,
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> tuple[list[Job], int]:
+        """Jobs newest first (`limit` 0: all), and how many match; `until` is exclusive."""
+        query = job_query(account, state, since, until)
+        with self._mongo.reading("list jobs"):
+            found = self._jobs.find(query, FIELDS).sort([("created_at", -1), ("_id", -1)])
+            jobs = [to_job(document) for document in found.limit(limit)]
+            return jobs, self._jobs.count_documents(query)
+
+    def of_account(self, account: str, *, until: datetime | None = None) -> Iterator[Job]:
+        """The jobs of an account, oldest first; `until` is inclusive."""
+        query = {"account_id": {"$in": candidates(account)}}
+        if until is not None:
+            query["created_at"] = {"$lte": until}  # type: ignore[dict-item]  # another operator
+        with self._mongo.reading("read the account's jobs"):
+            for document in self._jobs.find(query, FIELDS).sort("created_at", 1):
+                yield to_job(document)
+
+    def count_of_account(self, account: str, *, until: datetime | None = None) -> int:
+        """How many jobs an account has; covered by the index; `until` is inclusive."""
+        query: Document = {"account_id": {"$in": candidates(account)}}
+        if until is not None:
+            query["created_at"] = {"$lte": until}
+        with self._mongo.reading("count the account's jobs"):
+            return self._jobs.count_documents(query)
+
+    def many(self, ids: Sequence[Any]) -> Iterator[Job]:
+        """The jobs whose stored ids are among these values."""
+        with self._mongo.reading("read jobs"):
+            for document in self._jobs.find({"_id": {"$in": list(ids)}}, FIELDS):
+                yield to_job(document)
+
+
+def job_query(
+    account: str | None, state: State | None, since: datetime | None, until: datetime | None
+) -> Document:
+    """The filter of a listing of jobs."""
+    query: Document = {}
+    if account is not None:
+        query["account_id"] = {"$in": candidates(account)}
+    if state is not None:
+        query |= FILTER_OF_STATE[state]
+    bounds: Document = {}
+    if since is not None:
+        bounds["$gte"] = since
+    if until is not None:
+        bounds["$lt"] = until
+    if bounds:
+        query["created_at"] = bounds
+    return query

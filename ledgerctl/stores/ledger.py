@@ -1,0 +1,206 @@
+"""The ledger: rows are appended and read, never changed or deleted."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from bson import ObjectId
+from pymongo.client_session import ClientSession
+from pymongo.errors import DuplicateKeyError
+
+from ledgerctl.domain.ids import Id
+from ledgerctl.domain.rows import NewRow, Row, RowType, rank
+from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
+from ledgerctl.stores.connections import Document, Mongo
+
+BATCH = 1_000  # ids in one look-up
+STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
+
+
+class RowTaken(Exception):
+    """A row of this identity stands already; the caller compares it with what it meant to write."""
+
+
+class Ledger:
+    """The append-only rows; a balance is their sum and nothing else."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._rows = mongo.collection("ledger")
+
+    # appending
+
+    def append(self, row: NewRow, session: ClientSession | None = None) -> None:
+        """Append a row at most once: its identity is settled before it is sent.
+
+        Raises RowTaken when a row of that `_id`, or of that job and type, stands already.
+        """
+        with self._mongo.writing(f"append row {row.id}", session):
+            try:
+                self._rows.insert_one(from_row(row), session=session)
+            except DuplicateKeyError:
+                raise RowTaken(row.id) from None
+
+    def step_index_is_unique(self) -> bool:
+        """Whether the server itself makes a second refund or reclaim row of a job impossible."""
+        with self._mongo.reading("read the ledger's indexes"):
+            return any(guards_steps(index) for index in self._rows.index_information().values())
+
+    # reading the rows of one thing
+
+    def get(self, row_id: str) -> Row | None:
+        """The row of this id, whatever type its id has."""
+        with self._mongo.reading("read a ledger row"):
+            document = self._rows.find_one({"_id": {"$in": candidates(row_id)}})
+        return None if document is None else to_row(document)
+
+    def of_job(self, job_id: str, session: ClientSession | None = None) -> list[Row]:
+        """The rows of a job, whichever type they hold its id under, in order."""
+        with self._mongo.reading("read the job's rows", session):
+            found = self._rows.find({"job_id": {"$in": candidates(job_id)}}, session=session)
+            return sorted((to_row(document) for document in found), key=row_order)
+
+    def taken_by(self, row: NewRow) -> Row | None:
+        """The stored row that stands where this one was to go."""
+        found = self.get(row.id)
+        if found is not None or row.job is None:
+            return found
+        rows = [one for one in self.of_job(row.job.text) if one.type == row.type]
+        return rows[0] if rows else None
+
+    # reading an account
+
+    def account_id(self, account: str) -> Id | None:
+        """The id, in its stored type, of an account that has rows; None when it has none."""
+        with self._mongo.reading("read the account's rows"):
+            found = self._rows.find_one(
+                {"account_id": {"$in": candidates(account)}}, {"account_id": 1, "_id": 0}
+            )
+        return None if found is None else to_id(found["account_id"])
+
+    def has_rows_without_account(self) -> bool:
+        """Whether any row lacks its account, so that its job must be asked."""
+        with self._mongo.reading("read the ledger"):
+            return self._rows.find_one({"account_id": None}, {"_id": 1}) is not None
+
+    def account_rows(self, account: str, window: Mapping[str, Any]) -> Iterator[Row]:
+        """The rows that name this account, by time and id; `window` is a further filter."""
+        query = {"account_id": {"$in": candidates(account)}, **window}
+        with self._mongo.reading("read the account's rows"):
+            for document in self._rows.find(query).sort([("created_at", 1), ("_id", 1)]):
+                yield to_row(document)
+
+    def rows_of_jobs(
+        self, job_ids: Iterable[str], window: Mapping[str, Any]
+    ) -> Iterator[Row]:
+        """The rows without an account that belong to these jobs, in no order."""
+        for batch in batches(job_ids, BATCH):
+            stored = [value for text in batch for value in candidates(text)]
+            query = {"job_id": {"$in": stored}, "account_id": None, **window}
+            with self._mongo.reading("read the rows of the account's jobs"):
+                for document in self._rows.find(query):
+                    yield to_row(document)
+
+    def sums_by_type(self, account: str, window: Mapping[str, Any]) -> list[Document]:
+        """Per row type of an account: sum, rows, summed rows, first and last time.
+
+        `sum` is exact when it is an int and `summed` equals `rows`: MongoDB turns a sum that
+        leaves int64, or that meets a double, into another type, which the caller must check.
+        """
+        pipeline = [
+            {"$match": {"account_id": {"$in": candidates(account)}, **window}},
+            {"$group": {"_id": "$type", **SUMS, **TIMES}},
+        ]
+        with self._mongo.reading("sum the account's rows"):
+            return list(self._rows.aggregate(pipeline, allowDiskUse=True))
+
+
+SUMS: Document = {
+    "sum": {"$sum": "$amount"},
+    "rows": {"$sum": 1},
+    "summed": {"$sum": {"$cond": [{"$isNumber": "$amount"}, 1, 0]}},
+}
+TIMES: Document = {
+    "first": {"$min": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}},
+    "last": {"$max": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}},
+    "dated": {"$sum": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, 1, 0]}},
+}
+
+
+def row_order(row: Row) -> tuple[bool, float, int, str]:
+    """Replay order: by time, undated first; then by type; then by id."""
+    moment = row.created_at
+    return (moment is not None, moment.timestamp() if moment else 0.0, rank(row.type), row.id.text)
+
+
+def guards_steps(index: Mapping[str, Any]) -> bool:
+    """Whether an index makes a second row of a job's step impossible; a wider one does too."""
+    keys = [key for key, _ in index["key"]]
+    if not index.get("unique") or sorted(keys) != ["job_id", "type"]:
+        return False
+    partial = index.get("partialFilterExpression")
+    return not index.get("sparse") and (partial is None or covers_steps(partial))
+
+
+def covers_steps(partial: Mapping[str, Any]) -> bool:
+    """Whether a partial filter lets in every step row of every id type that jobs have."""
+    if set(partial) - {"job_id", "type"}:
+        return False
+    types = partial.get("type", {}).get("$in")
+    kinds = partial.get("job_id", {})
+    known = kinds.get("$exists") is True or {"string", "objectId", "int", "long"} <= set(
+        kinds.get("$type", []) if isinstance(kinds.get("$type", []), list) else []
+    )
+    return (not kinds or known) and (types is None or set(types) >= {str(one) for one in STEP_TYPES})
+
+
+def batches(values: Iterable[str], size: int) -> Iterator[Sequence[str]]:
+    """The values in runs of at most `size`."""
+    batch: list[str] = []
+    for value in values:
+        batch.append(value)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def window_filter(
+    *,
+    since: datetime | None = None,
+    before: datetime | None = None,
+    at: datetime | None = None,
+    known_at: datetime | None = None,
+) -> Document:
+    """The filter of a time window: `since` and `at` are inclusive, `before` is exclusive.
+
+    `known_at` goes by when a row was written: recorded_at, else its ObjectId's time, else
+    created_at. Source: contract, section 2, ledger.
+    """
+    bounds: Document = {}
+    if since is not None:
+        bounds["$gte"] = since
+    if before is not None:
+        bounds["$lt"] = before
+    if at is not None:
+        bounds["$lte"] = at
+    query: Document = {"created_at": bounds} if bounds else {}
+    if known_at is not None:
+        query["$or"] = known_by(known_at)
+    return query
+
+
+def known_by(moment: datetime) -> list[Document]:
+    """The three ways in which a row can have been known at this moment."""
+    undated = {"$not": {"$type": "date"}}
+    next_second = ObjectId.from_datetime(moment.replace(microsecond=0) + timedelta(seconds=1))
+    return [
+        {"recorded_at": {"$lte": moment, "$type": "date"}},
+        {"recorded_at": undated, "_id": {"$lt": next_second, "$type": "objectId"}},
+        {
+            "recorded_at": undated,
+            "_id": {"$not": {"$type": "objectId"}},
+            "created_at": {"$lte": moment},
+        },
+    ]

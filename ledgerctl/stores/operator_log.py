@@ -1,0 +1,41 @@
+"""The operator log: one document a changing command, written before its first change."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from ledgerctl.stores.connections import Document, Mongo
+
+
+class OperatorLog:
+    """Who did what, when and why."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._log = mongo.collection("operator_log")
+
+    def begin(self, entry: Mapping[str, Any]) -> None:
+        """Write an entry with exit_code null, before anything is changed."""
+        with self._mongo.writing("write the operator log"):
+            self._log.insert_one(dict(entry))
+
+    def end(
+        self, operation_id: str, *, at: datetime, counts: Mapping[str, Any], exit_code: int
+    ) -> None:
+        """Complete an entry with its counts and exit code."""
+        with self._mongo.writing("complete the operator log"):
+            self._log.update_one(
+                {"_id": operation_id},
+                {"$set": {"finished_at": at, "counts": dict(counts), "exit_code": exit_code}},
+            )
+
+    def get(self, operation_id: str) -> Document | None:
+        """One entry."""
+        with self._mongo.reading("read the operator log"):
+            return self._log.find_one({"_id": operation_id})
+
+    def newest(self, limit: int) -> tuple[list[Document], int]:
+        """The newest entries first (`limit` 0: all), and how many there are."""
+        with self._mongo.reading("read the operator log"):
+            found = list(self._log.find().sort("_id", -1).limit(limit))
+            return found, self._log.count_documents({})
