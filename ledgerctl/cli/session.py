@@ -2,13 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 from zoneinfo import ZoneInfo
 
 from ledgerctl.cli.signals import Stop
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from ledgerctl.operations.log import Operation
     from ledgerctl.render.report import Report
     from ledgerctl.stores.connections import Stores
-
-QUEUE_COMMANDS = ("dead", "queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,6 @@ class Session:
     now: datetime = field(default_factory=lambda: milliseconds(datetime.now(UTC)))
     stop: Stop = field(default_factory=Stop)
     notes: list[str] = field(default_factory=list)
-    changed: str = ""  # what a changing command did, for the day its result cannot be printed
     _settings: "Settings | None" = None
     _stores: "Stores | None" = None
 
@@ -263,42 +259,45 @@ class Session:
         counts go to stderr and the exit code stays the change's own.
         """
         if report is None:
-            return int(ExitCode.DONE)
+            return int(self.stop.exit_code or ExitCode.DONE)
         try:
-            self._write(report)
+            code = self._write(report)
         except (BrokenPipeError, OutputFailed) as error:
             drop_stdout()
             if self.words.effect == "read":
                 if isinstance(error, OutputFailed):
                     raise
                 return int(ExitCode.DONE)
-            self._say_unprinted(report)
-        return int(self.stop.exit_code or report.exit_code)
+            code = self._say_unprinted(report)
+        return int(self.stop.exit_code or code)
 
-    def _write(self, report: "Report") -> None:
+    def _write(self, report: "Report") -> int:
         from dataclasses import replace
 
-        from ledgerctl.render.emit import emit, use_color
+        from ledgerctl.render.color import use_color
+        from ledgerctl.render.emit import emit
+        from ledgerctl.render.report import settled
 
-        out = sys.stdout if sys.stdout is not None else ClosedStream()
+        out = cast(TextIO, ClosedStream()) if sys.stdout is None else sys.stdout
         self.progress_done()
-        emit(
-            replace(report, notes=(*self.notes, *report.notes)),
+        return emit(
+            replace(report, notes=lambda: [*self.notes, *settled(report.notes)]),
             format=self.format,
-            fields=self.words.fields,
+            fields=self.words.fields.split(",") if self.words.fields else None,
             out=out,
             err=sys.stderr,
-            color=use_color(self.words.color, environment=os.environ, is_tty=is_terminal(out)),
+            color=use_color(cast(Any, self.words.color), os.environ, is_terminal(out)),
             width=terminal_width(),
         )
-        out.flush()
 
-    def _say_unprinted(self, report: "Report") -> None:
+    def _say_unprinted(self, report: "Report") -> int:
+        from ledgerctl.render.report import settled
         from ledgerctl.render.text import visible
 
-        said = self.changed or "; ".join(report.foot or report.head) or "the change is complete"
+        said = "; ".join(settled(report.foot) or report.head) or "the change is complete"
         if sys.stderr is not None:
-            sys.stderr.write(visible(f"done, but the result could not be printed: {said}") + "\n")
+            sys.stderr.write(visible(f"the result could not be printed: {said}") + "\n")
+        return int(settled(report.exit_code))
 
 
 class ClosedStream:

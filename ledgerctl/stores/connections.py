@@ -34,6 +34,7 @@ from ledgerctl.secrets import redact
 if TYPE_CHECKING:
     from ledgerctl.stores.archive import Archive
     from ledgerctl.stores.inbox import Inbox
+    from ledgerctl.stores.indexes import Indexes
     from ledgerctl.stores.jobs import Jobs
     from ledgerctl.stores.leases import Leases
     from ledgerctl.stores.ledger import Ledger
@@ -319,6 +320,13 @@ class Stores:
         from ledgerctl.stores.operator_log import OperatorLog
 
         return OperatorLog(self.mongo)
+
+    @cached_property
+    def indexes(self) -> "Indexes":
+        """The indexes that the guarantees stand on."""
+        from ledgerctl.stores.indexes import Indexes
+
+        return Indexes(self.mongo)
 
     @cached_property
     def leases(self) -> "Leases":

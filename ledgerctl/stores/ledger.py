@@ -1,7 +1,8 @@
 """The ledger: rows are appended and read, never changed or deleted."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from heapq import merge
 from typing import Any
 
 from bson import ObjectId
@@ -13,7 +14,6 @@ from ledgerctl.domain.rows import NewRow, Row, RowType, rank
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
 from ledgerctl.stores.connections import Document, Mongo
 
-BATCH = 1_000  # ids in one look-up
 STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
 
 
@@ -27,6 +27,7 @@ class Ledger:
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._rows = mongo.collection("ledger")
+        self._jobs = mongo.collection("jobs")  # asked for the account of rows that lack it
 
     # appending
 
@@ -90,16 +91,55 @@ class Ledger:
             for document in self._rows.find(query).sort([("created_at", 1), ("_id", 1)]):
                 yield to_row(document)
 
-    def rows_of_jobs(
-        self, job_ids: Iterable[str], window: Mapping[str, Any]
+    def rows_by_job(self, account: str, window: Mapping[str, Any]) -> Iterator[Row]:
+        """The rows that name no account and belong to a job of this one, by time and id."""
+        pipeline = [
+            {"$match": {"account_id": {"$in": candidates(account)}}},
+            {"$project": {"_id": 0, "keys": SPELLINGS_OF_ID}},
+            {
+                "$lookup": {
+                    "from": self._rows.name,
+                    "localField": "keys",
+                    "foreignField": "job_id",
+                    "pipeline": [{"$match": {"account_id": None, **window}}],
+                    "as": "row",
+                }
+            },
+            {"$unwind": "$row"},
+            {"$replaceRoot": {"newRoot": "$row"}},
+            {"$sort": {"created_at": 1, "_id": 1}},
+        ]
+        with self._mongo.reading("read the rows of the account's jobs"):
+            for document in self._jobs.aggregate(pipeline, allowDiskUse=True):
+                yield to_row(document)
+
+    def replay(
+        self, account: str, *, since: datetime | None, before: datetime | None, undated: bool
     ) -> Iterator[Row]:
-        """The rows without an account that belong to these jobs, in no order."""
-        for batch in batches(job_ids, BATCH):
-            stored = [value for text in batch for value in candidates(text)]
-            query = {"job_id": {"$in": stored}, "account_id": None, **window}
-            with self._mongo.reading("read the rows of the account's jobs"):
-                for document in self._rows.find(query):
-                    yield to_row(document)
+        """Every row of an account by time, undated ones first if asked for; streamed."""
+        if undated:
+            yield from self._both(account, {"created_at": NOT_A_DATE})
+        dated = window_filter(since=since, before=before) or {"created_at": {"$type": "date"}}
+        yield from self._both(account, dated)
+
+    def _both(self, account: str, window: Document) -> Iterator[Row]:
+        rows = self.account_rows(account, window)
+        if not self.has_rows_without_account():
+            return rows
+        return merge(rows, self.rows_by_job(account, window), key=instant)
+
+    def count(self, account: str, window: Mapping[str, Any]) -> int:
+        """How many rows of an account lie in a window."""
+        query = {"account_id": {"$in": candidates(account)}, **window}
+        with self._mongo.reading("count the account's rows"):
+            found = self._rows.count_documents(query)
+        if self.has_rows_without_account():
+            found += sum(1 for _ in self.rows_by_job(account, window))
+        return found
+
+    def count_undated(self, account: str) -> int:
+        """How many rows of an account have no usable date."""
+        return self.count(account, {"created_at": NOT_A_DATE})
 
     def sums_by_type(self, account: str, window: Mapping[str, Any]) -> list[Document]:
         """Per row type of an account: sum, rows, summed rows, first and last time.
@@ -115,6 +155,24 @@ class Ledger:
             return list(self._rows.aggregate(pipeline, allowDiskUse=True))
 
 
+NOT_A_DATE: Document = {"$not": {"$type": "date"}}
+
+
+def spelling(kind: str) -> Document:
+    """A job's id in another type, where that spells the same text; null elsewhere."""
+    other = {"$convert": {"input": "$_id", "to": kind, "onError": None, "onNull": None}}
+    same = {"$eq": [{"$toString": other}, {"$toString": "$_id"}]}
+    return {"$cond": [same, other, None]}
+
+
+# Null is taken out: it would match every row that names no job.
+SPELLINGS_OF_ID: Document = {
+    "$setDifference": [
+        ["$_id", spelling("string"), spelling("objectId"), spelling("long")],
+        [None],
+    ]
+}
+
 SUMS: Document = {
     "sum": {"$sum": "$amount"},
     "rows": {"$sum": 1},
@@ -125,6 +183,11 @@ TIMES: Document = {
     "last": {"$max": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}},
     "dated": {"$sum": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, 1, 0]}},
 }
+
+
+def instant(row: Row) -> tuple[bool, float]:
+    """Sort key of a row's time alone; undated rows first."""
+    return (row.created_at is not None, row.created_at.timestamp() if row.created_at else 0.0)
 
 
 def row_order(row: Row) -> tuple[bool, float, int, str]:
@@ -152,18 +215,6 @@ def covers_steps(partial: Mapping[str, Any]) -> bool:
         kinds.get("$type", []) if isinstance(kinds.get("$type", []), list) else []
     )
     return (not kinds or known) and (types is None or set(types) >= {str(one) for one in STEP_TYPES})
-
-
-def batches(values: Iterable[str], size: int) -> Iterator[Sequence[str]]:
-    """The values in runs of at most `size`."""
-    batch: list[str] = []
-    for value in values:
-        batch.append(value)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def window_filter(

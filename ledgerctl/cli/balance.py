@@ -1,0 +1,107 @@
+"""`ledgerctl balance`: show, replay and explain balances; grant credits."""
+
+from typing import Annotated
+
+import typer
+
+from ledgerctl.cli.command import Effect, command, noun
+from ledgerctl.cli.options import Account, At, From, To, moment, window
+from ledgerctl.cli.session import Session
+from ledgerctl.domain.numbers import parse_whole
+from ledgerctl.errors import UsageError
+from ledgerctl.render.report import Report
+
+app = noun("balance")
+
+
+@command(app, "show")
+def show(
+    session: Session,
+    account: Account,
+    at: At = None,
+    known_at: Annotated[
+        str | None,
+        typer.Option(
+            "--known-at",
+            help="Only rows recorded by then; a date means its end.",
+            metavar="TIME",
+            show_default=False,
+        ),
+    ] = None,
+) -> Report:
+    """Show an account's balance: the exact sum of its ledger rows.
+
+    Examples: ledgerctl balance show acct-7
+              ledgerctl balance show acct-7 --at 2026-03-31 --known-at 2026-04-02T09:00:00Z
+    """
+    from ledgerctl.operations.balances import show as look
+    from ledgerctl.render.views.balance import balance
+
+    return balance(
+        look(
+            session.stores,
+            account,
+            at=moment(session, at),
+            known_at=moment(session, known_at),
+        )
+    )
+
+
+@command(app, "replay")
+def replay(session: Session, account: Account, since: From = None, until: To = None) -> Report:
+    """Replay an account's ledger rows in order, with the balance after each.
+
+    Examples: ledgerctl balance replay acct-7
+              ledgerctl balance replay acct-7 --from 2026-03-01 -o jsonl
+    """
+    from ledgerctl.operations.balances import replay as look
+    from ledgerctl.render.views import balance as views
+
+    lower, upper = window(session, since, until)
+    found = look(session.stores, account, since=lower, before=upper)
+    return views.replay(
+        found.account_id,
+        found.opening_balance,
+        found.rows,
+        undated_left_out=found.undated_left_out,
+    )
+
+
+@command(app, "grant", effect=Effect.CHANGE)
+def grant(
+    session: Session,
+    account: Account,
+    amount: Annotated[
+        str, typer.Argument(help="Whole credits, at least 1.", metavar="AMOUNT", show_default=False)
+    ],
+    key: Annotated[
+        str, typer.Option("--key", help="Names this grant; a repeat changes nothing.", metavar="KEY")
+    ],
+) -> Report:
+    """Give credits to an account, once for each key.
+
+    Example: ledgerctl balance grant acct-7 500 --key ticket-8812 --reason "outage credit"
+    """
+    from ledgerctl.operations import grants
+    from ledgerctl.render.views.job import results
+
+    whole = parse_whole(amount, name="AMOUNT")
+    if whole < 1:
+        raise UsageError("AMOUNT is a whole number of credits, at least 1")
+    session.consent([f"grant {whole} to {account}", session.place()], count=1, bulk=False)
+    if session.dry_run:
+        planned = grants.preview(session.stores, account, whole, key=key)
+        return results([planned], operation_id=None, dry_run=True)
+    with session.operation() as operation:
+        result = grants.grant(
+            session.stores,
+            account,
+            whole,
+            key=key,
+            operation_id=operation.id,
+            reason=session.reason,
+        )
+        report = results([result], operation_id=operation.id)
+        operation.count(str(result.outcome))
+        operation.exit_code = int(report.exit_code) if isinstance(report.exit_code, int) else 0
+    return report

@@ -1,0 +1,140 @@
+"""`ledgerctl job`: look at jobs; charge, refund and reclaim them."""
+
+from typing import Annotated
+
+import typer
+
+from ledgerctl.cli.command import Effect, command, noun
+from ledgerctl.cli.options import SHOWN, FromFile, Limit, OfAccount, Since, Until, named, window
+from ledgerctl.cli.session import Session
+from ledgerctl.domain.jobs import State, Step
+from ledgerctl.domain.numbers import parse_whole
+from ledgerctl.errors import UsageError
+from ledgerctl.render.report import Report
+
+app = noun("job")
+
+JobIds = Annotated[
+    list[str] | None, typer.Argument(help="Job ids.", metavar="JOB", show_default=False)
+]
+
+
+@command(app, "show")
+def show(
+    session: Session,
+    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB", show_default=False)],
+) -> Report:
+    """Show one job: its flags, its ledger rows, whether they agree, and where it is queued.
+
+    Example: ledgerctl job show job-42
+    """
+    from ledgerctl.operations.jobs import show as look
+    from ledgerctl.render.views.job_page import job_page
+
+    return job_page(look(session.stores, job, now=session.stores.mongo.now()))
+
+
+@command(app, "list")
+def list_jobs(
+    session: Session,
+    account: OfAccount = None,
+    state: Annotated[
+        State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = SHOWN,
+) -> Report:
+    """List jobs, newest first.
+
+    Example: ledgerctl job list --account acct-7 --state refunded
+    """
+    from ledgerctl.render.views.job import jobs
+
+    lower, upper = window(session, since, until)
+    found, total = session.stores.jobs.newest(
+        account=account, state=state, since=lower, until=upper, limit=limit
+    )
+    return jobs(found, total)
+
+
+@command(app, "charge", effect=Effect.CHANGE)
+def charge(
+    session: Session,
+    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB", show_default=False)],
+    account: Annotated[
+        str, typer.Option("--account", help="Account to charge.", metavar="ACCOUNT")
+    ],
+    cost: Annotated[str, typer.Option("--cost", help="Whole credits, at least 1.", metavar="N")],
+) -> Report:
+    """Charge a job before it runs, at most once.
+
+    Example: ledgerctl job charge job-42 --account acct-7 --cost 40
+    """
+    whole = parse_whole(cost, name="--cost")
+    if whole < 1:
+        raise UsageError("--cost is a whole number of credits, at least 1")
+    return steps(session, Step.CHARGE, [job], bulk=False, account=account, cost=whole)
+
+
+@command(app, "refund", effect=Effect.BULK)
+def refund(
+    session: Session,
+    job: JobIds = None,
+    from_file: FromFile = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Refund even a job that succeeded.")
+    ] = False,
+) -> Report:
+    """Give the charge of failed jobs back, at most once each; the amount is the charge row's.
+
+    Examples: ledgerctl job refund job-42 --reason "GPU timed out"
+              ledgerctl job refund --from-file failed.txt --dry-run
+    """
+    ids = named(job or [], from_file, "job_id")
+    bulk = len(job or []) > 1 or from_file is not None
+    return steps(session, Step.REFUND, ids, bulk=bulk, force=force)
+
+
+@command(app, "reclaim", effect=Effect.BULK)
+def reclaim(session: Session, job: JobIds = None, from_file: FromFile = None) -> Report:
+    """Take refunds back from jobs that succeeded after all, at most once each.
+
+    A job that was never refunded needs nothing, which is success. Balances may go below zero.
+
+    Example: ledgerctl job reclaim job-42 --reason "result was delivered"
+    """
+    ids = named(job or [], from_file, "job_id")
+    bulk = len(job or []) > 1 or from_file is not None
+    return steps(session, Step.RECLAIM, ids, bulk=bulk)
+
+
+def steps(
+    session: Session,
+    step: Step,
+    ids: list[str],
+    *,
+    bulk: bool,
+    force: bool = False,
+    account: str | None = None,
+    cost: int | None = None,
+) -> Report:
+    """Take one guarded step for each id: ask, do, report."""
+    from ledgerctl.operations.batches import Batch
+    from ledgerctl.render.views.job import results
+
+    batch = Batch(session.stores, step, ids, force=force, account=account, cost=cost)
+    if session.dry_run:
+        session.consent([], count=len(ids), bulk=bulk)
+        return results(batch.preview(), operation_id=None, dry_run=True)
+    session.consent([f"{step} {len(ids)} jobs", session.place()], count=len(ids), bulk=bulk)
+    with session.operation() as operation:
+        outcome = batch.run(operation, stopping=lambda: session.stop.requested)
+    if outcome.not_tried:
+        session.note(f"{len(outcome.not_tried)} jobs were not tried; run the same command to go on")
+    return results(
+        outcome.results,
+        operation_id=operation.id,
+        trouble=outcome.trouble_document(),
+        code=outcome.exit_code,
+    )

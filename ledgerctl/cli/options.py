@@ -1,0 +1,117 @@
+"""Options and arguments that several commands share."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from ledgerctl.cli.session import Session
+from ledgerctl.domain.times import at_bound, check_order, lower_bound, upper_bound
+from ledgerctl.errors import UsageError
+
+Account = Annotated[str, typer.Argument(help="Account id.", metavar="ACCOUNT", show_default=False)]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="From this time or date on.", metavar="TIME", show_default=False),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="Before this time; a date is included whole.",
+        metavar="TIME",
+        show_default=False,
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", help="From this time or date on.", metavar="TIME", show_default=False),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        help="Before this time; a date is included whole.",
+        metavar="TIME",
+        show_default=False,
+    ),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", help="As of this time, included; a date means its end.", metavar="TIME",
+        show_default=False,
+    ),
+]  # fmt: skip
+OfAccount = Annotated[
+    str | None,
+    typer.Option("--account", help="Only this account.", metavar="ACCOUNT", show_default=False),
+]
+Limit = Annotated[
+    int, typer.Option("--limit", min=0, help="Show at most this many; 0 shows all.", metavar="N")
+]
+FromFile = Annotated[
+    str | None,
+    typer.Option(
+        "--from-file",
+        help="Ids from a file, one a line; - reads standard input.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+
+SHOWN = 100  # records of a listing
+
+
+def window(
+    session: Session, since: str | None, until: str | None
+) -> tuple[datetime | None, datetime | None]:
+    """The bounds of a time window: the first included, the second excluded."""
+    lower = None if since is None else lower_bound(since, now=session.now, zone=session.zone)
+    upper = None if until is None else upper_bound(until, now=session.now, zone=session.zone)
+    if lower is not None and upper is not None:
+        check_order(lower, upper)
+    return lower, upper
+
+
+def moment(session: Session, text: str | None) -> datetime | None:
+    """An `--at`: included; a date means its end."""
+    return None if text is None else at_bound(text, now=session.now, zone=session.zone)
+
+
+def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
+    """The ids given as words and in a file, each once, in order.
+
+    A file may start with the header, have blank lines and CRLF. Raises UsageError when there is
+    none, or the file cannot be read.
+    """
+    lines = [] if file is None else read_lines(file)
+    if lines and lines[0].strip() == header:
+        lines = lines[1:]
+    found = dict.fromkeys([*ids, *(line.strip() for line in lines if line.strip())])
+    if not found and file is None:
+        raise UsageError(f"no {header} was given", hint=f"name one, or use --from-file FILE")
+    return list(found)
+
+
+def read_lines(file: str) -> list[str]:
+    """The lines of a file; `-` is standard input."""
+    import sys
+    from pathlib import Path
+
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read() if sys.stdin is not None else b""
+        else:
+            raw = Path(file).read_bytes()
+        return raw.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the ids from {file}: {reason(error)}") from None
+
+
+def reason(error: Exception) -> str:
+    """Why a file could not be read, in a few words."""
+    return getattr(error, "strerror", None) or "it is not UTF-8 text"
+
+

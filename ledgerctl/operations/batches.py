@@ -1,0 +1,103 @@
+"""One guarded step for many jobs: each on its own, counted, stopped between two."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ledgerctl.domain.ids import Id
+from ledgerctl.domain.jobs import ALREADY, Outcome, Step, StepResult, exit_code
+from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown
+from ledgerctl.operations.log import Operation
+from ledgerctl.operations.steps import Request, preview, take
+from ledgerctl.stores.connections import Stores
+
+
+@dataclass(slots=True)
+class BatchOutcome:
+    """What came of each id, and what ended the run before the last one, if anything."""
+
+    results: list[StepResult] = field(default_factory=list)
+    not_tried: list[str] = field(default_factory=list)
+    trouble: LedgerctlError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, 3, 4 or 8 by the outcomes; 7 or 8 when a store failed after the first change."""
+        if self.trouble is not None:
+            unknown = isinstance(self.trouble, OutcomeUnknown)
+            return int(ExitCode.UNKNOWN if unknown else ExitCode.PARTIAL)
+        return int(exit_code(result.outcome for result in self.results))
+
+    def trouble_document(self) -> dict[str, object] | None:
+        """The trouble as a document, with the ids that were not tried."""
+        if self.trouble is None:
+            return None
+        return {
+            "code": self.trouble.code,
+            "message": self.trouble.message,
+            "hint": self.trouble.hint,
+            "not_tried": len(self.not_tried),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step to be taken for several jobs."""
+
+    stores: Stores
+    step: Step
+    ids: Sequence[str]
+    force: bool = False
+    account: str | None = None
+    cost: int | None = None
+
+    def preview(self) -> list[StepResult]:
+        """What each step would do, changing nothing."""
+        owner = self._owner()
+        return [preview(self.stores, self._request(job_id, "", None, owner)) for job_id in self.ids]
+
+    def run(self, operation: Operation, *, stopping: Callable[[], bool]) -> BatchOutcome:
+        """Take the steps one by one; trouble before the first change is raised, later kept."""
+        outcome = BatchOutcome()
+        owner = self._owner()
+        for at, job_id in enumerate(self.ids):
+            if stopping():
+                outcome.not_tried.extend(self.ids[at:])
+                break
+            request = self._request(job_id, operation.id, operation.reason, owner)
+            try:
+                result = take(self.stores, request)
+            except LedgerctlError as error:
+                if not any(one.applied for one in outcome.results):
+                    raise
+                outcome.trouble = error
+                outcome.not_tried.extend(self.ids[at:])
+                break
+            outcome.results.append(result)
+            operation.count(count_name(result.outcome))
+        operation.exit_code = outcome.exit_code
+        return outcome
+
+    def _owner(self) -> Id | None:
+        if self.account is None:
+            return None
+        return self.stores.ledger.account_id(self.account) or Id(self.account)
+
+    def _request(
+        self, job_id: str, operation_id: str, reason: str | None, owner: Id | None
+    ) -> Request:
+        return Request(
+            step=self.step,
+            job_id=job_id,
+            operation_id=operation_id,
+            reason=reason,
+            force=self.force,
+            account=owner,
+            cost=self.cost,
+        )
+
+
+def count_name(outcome: Outcome) -> str:
+    """The count of the operator log that an outcome goes into."""
+    if outcome in ALREADY:
+        return "unchanged"
+    return {Outcome.APPLIED: "applied", Outcome.COMPLETED: "applied"}.get(outcome, str(outcome))

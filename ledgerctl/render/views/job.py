@@ -1,0 +1,151 @@
+"""Jobs and the results of guarded steps, as reports."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ledgerctl.domain.amounts import Amount, Unusable
+from ledgerctl.domain.ids import text_of
+from ledgerctl.domain.jobs import ALREADY, APPLIED, Flag, Job, Outcome, StepResult, exit_code, state
+from ledgerctl.domain.rows import Row
+from ledgerctl.render.report import Column, Kind, Record, Report, listing
+
+RESULT_COLUMNS = (
+    Column("job_id", kind=Kind.ID),
+    Column("operation"),
+    Column("applied", kind=Kind.FLAG),
+    Column("outcome"),
+    Column("state"),
+    Column("amount", kind=Kind.AMOUNT),
+    Column("row_id", kind=Kind.ID),
+    Column("at", kind=Kind.TIME),
+    Column("detail"),
+)
+JOB_COLUMNS = (
+    Column("job_id", kind=Kind.ID),
+    Column("account_id", kind=Kind.ID),
+    Column("cost", kind=Kind.AMOUNT),
+    Column("status"),
+    Column("state"),
+    Column("refunded_at", kind=Kind.TIME),
+    Column("reclaimed_at", kind=Kind.TIME),
+    Column("created_at", kind=Kind.TIME),
+)
+
+
+def results(
+    found: Sequence[StepResult],
+    *,
+    operation_id: str | None,
+    dry_run: bool = False,
+    trouble: Mapping[str, object] | None = None,
+    code: int | None = None,
+) -> Report:
+    """Several guarded steps together; `trouble` tells what ended the run early."""
+    counts = Counter(group(result.outcome) for result in found)
+    records = [result_record(result) for result in found]
+    document: dict[str, object] = {
+        "results": records,
+        "applied": counts["applied"],
+        "unchanged": counts["unchanged"],
+        "refused": counts["refused"],
+        "not_found": counts["not_found"],
+        "dry_run": dry_run,
+        "operation_id": operation_id,
+    }
+    if trouble is not None:
+        document["error"] = dict(trouble)
+    said = ", ".join(
+        f"{counts[name]} {word}"
+        for name, word in (
+            ("applied", "would be applied" if dry_run else "applied"),
+            ("unchanged", "unchanged"),
+            ("refused", "refused"),
+            ("not_found", "not found"),
+        )
+        if counts[name]
+    )
+    return Report(
+        columns=RESULT_COLUMNS,
+        records=records,
+        document=document,  # type: ignore[arg-type]  # JSON values by construction
+        items_key="results",
+        foot=(said,) if len(found) > 1 else (),
+        exit_code=int(exit_code(result.outcome for result in found)) if code is None else code,
+    )
+
+
+def group(outcome: Outcome) -> str:
+    """The count that an outcome goes into."""
+    if outcome in APPLIED:
+        return "applied"
+    if outcome in ALREADY:
+        return "unchanged"
+    return "not_found" if outcome is Outcome.NOT_FOUND else "refused"
+
+
+def result_record(result: StepResult) -> Record:
+    """One guarded step."""
+    return {
+        "job_id": result.job_id or None,
+        "operation": str(result.step),
+        "applied": result.applied,
+        "outcome": str(result.outcome),
+        "state": None if result.state is None else str(result.state),
+        "amount": result.amount,
+        "row_id": result.row_id,
+        "at": result.at,
+        "detail": result.detail,
+    }
+
+
+def amount_value(amount: Amount) -> int | str | None:
+    """An amount as printed: the whole number, or what stands there instead."""
+    if isinstance(amount, Unusable):
+        return None if amount.shown == "null" else amount.shown
+    return amount
+
+
+def flag_value(flag: Flag) -> bool | str:
+    """A flag as printed."""
+    return {Flag.CLEAR: False, Flag.SET: True, Flag.BAD: "bad"}[flag]
+
+
+def job_record(job: Job) -> dict[str, object]:
+    """The fields of a job document."""
+    return {
+        "job_id": job.id.text,
+        "account_id": text_of(job.account),
+        "cost": amount_value(job.cost),
+        "status": job.status,
+        "state": str(state(job)),
+        "is_refunded": flag_value(job.refunded),
+        "refunded_at": job.refunded_at,
+        "is_reclaimed": flag_value(job.reclaimed),
+        "reclaimed_at": job.reclaimed_at,
+        "created_at": job.created_at,
+    }
+
+
+def row_record(row: Row) -> dict[str, object]:
+    """The fields of a ledger row."""
+    return {
+        "row_id": row.id.text,
+        "created_at": row.created_at,
+        "job_id": text_of(row.job),
+        "account_id": text_of(row.account),
+        "type": row.type,
+        "amount": amount_value(row.amount),
+        "recorded_at": row.recorded_at,
+        "operation_id": row.operation_id,
+        "reason": row.reason,
+    }
+
+
+def jobs(found: Sequence[Job], total: int) -> Report:
+    """A listing of jobs."""
+    return listing(
+        [job_record(job) for job in found],  # type: ignore[misc]  # JSON values by construction
+        columns=JOB_COLUMNS,
+        total=total,
+        empty="No jobs.",
+    )

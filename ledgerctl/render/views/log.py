@@ -1,0 +1,46 @@
+"""The operator log, as reports."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ledgerctl.render.report import Column, Kind, Report, listing, record
+
+COLUMNS = (
+    Column("operation_id", kind=Kind.ID),
+    Column("at", kind=Kind.TIME),
+    Column("operator", kind=Kind.ID),
+    Column("command"),
+    Column("counts"),
+    Column("exit_code", kind=Kind.COUNT),
+    Column("reason"),
+)
+PAGE_COLUMNS = (
+    *COLUMNS[:2],
+    Column("finished_at", kind=Kind.TIME),
+    Column("profile"),
+    *COLUMNS[2:],
+)
+
+
+def entry(document: Mapping[str, Any]) -> dict[str, Any]:
+    """One operation under its contract name; unknown fields are kept."""
+    return {"operation_id": str(document["_id"])} | {
+        key: value for key, value in document.items() if key != "_id"
+    }
+
+
+def operations(found: Sequence[Mapping[str, Any]], total: int) -> Report:
+    """A listing of operations; one without an exit code did not come to its end."""
+    return listing(
+        [entry(document) for document in found],
+        columns=COLUMNS,
+        total=total,
+        empty="No operations.",
+    )
+
+
+def operation(found: Mapping[str, Any]) -> Report:
+    """One operation's page."""
+    open_end = found.get("exit_code") is None
+    notes = ["this operation did not come to its end, or is still running"] if open_end else []
+    return record(entry(found), columns=PAGE_COLUMNS, notes=notes)
