@@ -3,9 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from importlib import import_module
-from typing import Any, Iterator
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -51,21 +51,32 @@ class Root(TyperGroup):
         super().__init__(**settings)
         self.commands = LazyNouns()
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # Typer's own signature
         """List the nouns from the table, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, noun.text) for name, noun in NOUNS.items()])
 
-    def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:
-        """Run one command; the same boundary in the shell and in a test runner."""
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: ARG002  # Typer's own signature
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run one command and exit; the same boundary in the shell and in a test runner."""
         words = list(sys.argv[1:] if args is None else args)
-        settings["standalone_mode"] = False
-        settings.setdefault("prog_name", "ledgerctl")
-        sys.exit(self._guarded(words, settings))
+        settings = {
+            "prog_name": prog_name or "ledgerctl",
+            "complete_var": complete_var,
+            "windows_expand_args": windows_expand_args,
+        }
+        sys.exit(self._guarded(words, {**settings, **extra}))
 
     def _guarded(self, words: list[str], settings: dict[str, Any]) -> int:
         try:
-            return int(super().main(args=words, **settings) or 0)
+            return int(super().main(args=words, standalone_mode=False, **settings) or 0)
         except LedgerctlError as error:
             return report_error(error, as_json=wants_json(words))
         except KeyboardInterrupt:
@@ -171,11 +182,10 @@ def report_bug(error: Exception, *, as_json: bool) -> int:
     """Report an unexpected exception as a bug, with a trace that shows no values."""
     import traceback
 
-    from ledgerctl.config import secrets_in
-    from ledgerctl.secrets import redact
+    from ledgerctl.secrets import without_credentials
 
     where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    text = redact(f"{type(error).__name__}: {error}", secrets_in(os.environ))
+    text = without_credentials(f"{type(error).__name__}: {error}")
     found = LedgerctlError(
         f"this is a bug in ledgerctl: {text}", hint="please report it with the lines above"
     )

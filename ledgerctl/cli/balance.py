@@ -75,7 +75,8 @@ def grant(
         str, typer.Argument(help="Whole credits, at least 1.", metavar="AMOUNT", show_default=False)
     ],
     key: Annotated[
-        str, typer.Option("--key", help="Names this grant; a repeat changes nothing.", metavar="KEY")
+        str,
+        typer.Option("--key", help="Names this grant; a repeat changes nothing.", metavar="KEY"),
     ],
 ) -> Report:
     """Give credits to an account, once for each key.

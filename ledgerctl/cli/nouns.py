@@ -15,7 +15,9 @@ NOUNS: dict[str, Noun] = {
     "job": Noun("ledgerctl.cli.job", "Show jobs; charge, refund and reclaim them."),
     "dead": Noun("ledgerctl.cli.dead", "Look at dead letters; requeue, release and restore them."),
     "queue": Noun("ledgerctl.cli.queue", "The retry queue: stats, worker loop, recovery."),
-    "summary": Noun("ledgerctl.cli.summary", "Rebuild daily summaries; compare them to the ledger."),
+    "summary": Noun(
+        "ledgerctl.cli.summary", "Rebuild daily summaries; compare them to the ledger."
+    ),
     "inbox": Noun("ledgerctl.cli.inbox", "Audit, mend and consume the inbox."),
     "ledger": Noun("ledgerctl.cli.ledger", "Audit, repair, correct and export the ledger."),
     "doctor": Noun("ledgerctl.cli.doctor", "Check stores, indexes, rights and queues."),
@@ -25,5 +27,7 @@ NOUNS: dict[str, Noun] = {
     "sandbox": Noun("ledgerctl.cli.sandbox", "Private servers to try things on."),
     "demo": Noun("ledgerctl.cli.demo", "Load the demo story and walk through the main commands."),
     "completion": Noun("ledgerctl.cli.completion", "Completion for bash, zsh and fish."),
-    "help": Noun("ledgerctl.cli.help", "Help on exit codes, environment, time, output, safety, cron."),
+    "help": Noun(
+        "ledgerctl.cli.help", "Help on exit codes, environment, time, output, safety, cron."
+    ),
 }

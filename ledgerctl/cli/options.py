@@ -91,7 +91,7 @@ def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
         lines = lines[1:]
     found = dict.fromkeys([*ids, *(line.strip() for line in lines if line.strip())])
     if not found and file is None:
-        raise UsageError(f"no {header} was given", hint=f"name one, or use --from-file FILE")
+        raise UsageError(f"no {header} was given", hint="name one, or use --from-file FILE")
     return list(found)
 
 
@@ -113,5 +113,3 @@ def read_lines(file: str) -> list[str]:
 def reason(error: Exception) -> str:
     """Why a file could not be read, in a few words."""
     return getattr(error, "strerror", None) or "it is not UTF-8 text"
-
-

@@ -180,9 +180,7 @@ class Session:
     def place(self) -> str:
         """Where and as whom this command acts, without any secret."""
         settings = self.settings
-        return (
-            f"profile {settings.profile}, database {settings.database}, operator {settings.operator}"
-        )
+        return f"profile {settings.profile}, database {settings.database}, operator {settings.operator}"
 
     def _ask_profile_name(self, lines: Sequence[str]) -> None:
         name = self.settings.profile
@@ -224,11 +222,10 @@ class Session:
     # the operator log
 
     @contextmanager
-    def operation(self, *, restart: str = "") -> Iterator["Operation"]:
+    def operation(self) -> Iterator["Operation"]:
         """One entry of the operator log around a change: written before it, completed after it.
 
-        Signals are held back inside: a loop asks `stop.requested` between its chunks. `restart`
-        is the command that goes on after an interruption.
+        Signals are held back inside: a loop asks `stop.requested` between its chunks.
         """
         from ledgerctl.operations.log import Operation
 

@@ -131,18 +131,11 @@ Decision = Append | Stop
 
 def state(job: Job) -> State:
     """The state that the two flags spell. Source: domain, section 3."""
-    match job.refunded, job.reclaimed:
-        case (Flag.BAD, _) | (_, Flag.BAD):
-            return State.BAD_FLAGS
-        case Flag.CLEAR, Flag.CLEAR:
-            return State.CHARGED
-        case Flag.SET, Flag.CLEAR:
-            return State.REFUNDED
-        case Flag.SET, Flag.SET:
-            return State.RECLAIMED
-        case Flag.CLEAR, Flag.SET:
-            return State.CORRUPT
-    raise AssertionError  # mypy cannot see that two three-valued flags are covered
+    if Flag.BAD in (job.refunded, job.reclaimed):
+        return State.BAD_FLAGS
+    if job.reclaimed is Flag.SET:
+        return State.RECLAIMED if job.refunded is Flag.SET else State.CORRUPT
+    return State.REFUNDED if job.refunded is Flag.SET else State.CHARGED
 
 
 def of_type(rows: Iterable[Row], row_type: RowType) -> list[Row]:
@@ -168,7 +161,9 @@ def decide_refund(job: Job, rows: Sequence[Row], *, force: bool = False) -> Deci
             return pinned(job, rows, sign=-1, complete=True)
         case State.CHARGED:
             if existing:
-                return Stop(Outcome.ROW_EXISTS, existing[0], "a refund row stands, the flag does not")
+                return Stop(
+                    Outcome.ROW_EXISTS, existing[0], "a refund row stands, the flag does not"
+                )
             if job.status == SUCCEEDED and not force:
                 return Stop(Outcome.JOB_SUCCEEDED, detail="the job succeeded; --force refunds it")
             return pinned(job, rows, sign=-1)
@@ -195,7 +190,9 @@ def decide_reclaim(job: Job, rows: Sequence[Row]) -> Decision:
             return pinned(job, rows, sign=1, complete=True)
         case State.REFUNDED:
             if existing:
-                return Stop(Outcome.ROW_EXISTS, existing[0], "a reclaim row stands, the flag does not")
+                return Stop(
+                    Outcome.ROW_EXISTS, existing[0], "a reclaim row stands, the flag does not"
+                )
             return pinned(job, rows, sign=1)
         case other:
             assert_never(other)
@@ -225,7 +222,9 @@ def decide_charge(job: Job, rows: Sequence[Row], *, account: Id, cost: int) -> D
     if job.cost != cost:
         return Stop(Outcome.CONFLICT, charges[0] if charges else None, "the job has another cost")
     if job.account is not None and job.account.text != account.text:
-        return Stop(Outcome.CONFLICT, charges[0] if charges else None, "the job has another account")
+        return Stop(
+            Outcome.CONFLICT, charges[0] if charges else None, "the job has another account"
+        )
     if len(charges) > 1:
         return Stop(Outcome.CONFLICT, charges[0], f"the job has {len(charges)} charge rows")
     if charges:

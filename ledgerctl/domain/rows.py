@@ -19,7 +19,7 @@ class RowType(StrEnum):
     CORRECTION = "correction"  # brings a job to its right net
 
 
-ORDER = {
+ORDER: dict[str, int] = {
     RowType.GRANT: 0,
     RowType.CHARGE: 1,
     RowType.REFUND: 2,
@@ -61,7 +61,7 @@ class NewRow:
 
 def rank(row_type: str) -> int:
     """Where rows of one instant stand: grant, charge, refund, reclaim, correction, others."""
-    return ORDER.get(row_type, ORDER_OF_OTHERS)  # type: ignore[call-overload]  # a StrEnum key equals its text
+    return ORDER.get(row_type, ORDER_OF_OTHERS)
 
 
 def row_id(job: Id, row_type: RowType) -> str:

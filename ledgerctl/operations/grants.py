@@ -52,7 +52,9 @@ def preview(stores: Stores, account: str, amount: int, *, key: str) -> StepResul
     """What `grant` would do, changing nothing."""
     now = stores.mongo.now()
     row = NewRow(grant_id(key), None, Id(account), RowType.GRANT, amount, now, now, "")
-    return result(row, Outcome.APPLIED) if stores.ledger.get(row.id) is None else verdict(stores, row)
+    return (
+        result(row, Outcome.APPLIED) if stores.ledger.get(row.id) is None else verdict(stores, row)
+    )
 
 
 def compared(stores: Stores, row: NewRow) -> StepResult:
@@ -94,5 +96,10 @@ def verdict(stores: Stores, row: NewRow) -> StepResult:
 def result(row: NewRow, outcome: Outcome) -> StepResult:
     """The result of a grant that wrote its row."""
     return StepResult(
-        job_id="", step="grant", outcome=outcome, amount=row.amount, row_id=row.id, at=row.created_at
+        job_id="",
+        step="grant",
+        outcome=outcome,
+        amount=row.amount,
+        row_id=row.id,
+        at=row.created_at,
     )

@@ -92,7 +92,9 @@ def take(stores: Stores, request: Request) -> StepResult:
     found = stores.jobs.find(request.job_id)
     if len(found) > 1:
         kinds = " and ".join(sorted(job.id.kind for job in found))
-        return stopped(request, None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}"))
+        return stopped(
+            request, None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}")
+        )
     if not found and request.step is not Step.CHARGE:
         return stopped(request, None, Stop(Outcome.NOT_FOUND, detail="no job has this id"))
     job_id = found[0].id if found else Id(request.job_id)
@@ -127,7 +129,9 @@ def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
         if job is not None:
             return decide_charge(job, rows, account=account, cost=cost)
         if rows:
-            return Stop(Outcome.ROW_EXISTS, rows[0], "rows of this job stand, its document does not")
+            return Stop(
+                Outcome.ROW_EXISTS, rows[0], "rows of this job stand, its document does not"
+            )
         return Append(-cost, account)
     if job is None:
         return Stop(Outcome.NOT_FOUND, detail="no job has this id")
@@ -217,9 +221,10 @@ def settled(
     """The result where the flag was not ours to flip; a missing row or message is added."""
     if isinstance(decision, Append):
         return complete(stores, request, job, decision)
-    if decision.row is not None and decision.outcome in ALREADY and decision.row.operation_id:
-        if not stores.mongo.transactions:
-            stores.outbox.add(decision.row)
+    row = decision.row
+    ours = row is not None and decision.outcome in ALREADY and row.operation_id
+    if row is not None and ours and not stores.mongo.transactions:
+        stores.outbox.add(row)
     return stopped(request, job, decision)
 
 

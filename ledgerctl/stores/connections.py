@@ -29,7 +29,7 @@ from ledgerctl.errors import (
     StoreBusy,
     StoreUnavailable,
 )
-from ledgerctl.secrets import redact
+from ledgerctl.secrets import display, redact
 
 if TYPE_CHECKING:
     from ledgerctl.stores.archive import Archive
@@ -194,10 +194,8 @@ class Mongo:
         return None
 
     def _unreachable(self, error: Exception, action: str) -> StoreUnavailable:
-        from ledgerctl.secrets import hosts_of
-
         return StoreUnavailable(
-            f"cannot {action}: MongoDB at {hosts_of(self._settings.mongo_uri)} cannot be reached"
+            f"cannot {action}: MongoDB at {display(self._settings.mongo_uri)} cannot be reached"
             f" ({self.clean(error)})",
             hint="`ledgerctl doctor` shows what can be reached",
         )

@@ -94,7 +94,12 @@ class Indexes:
         """The documents whose keys stand more than once, a few of them."""
         pipeline: list[Document] = [
             {"$match": index.partial or {}},
-            {"$group": {"_id": {key: f"${key}" for key in index.keys}, "rows": {"$push": "$$ROOT"}}},
+            {
+                "$group": {
+                    "_id": {key: f"${key}" for key in index.keys},
+                    "rows": {"$push": "$$ROOT"},
+                }
+            },
             {"$match": {"rows.1": {"$exists": True}}},
             {"$limit": EXAMPLES_MAX},
             {"$unwind": "$rows"},

@@ -93,7 +93,7 @@ class Ledger:
 
     def rows_by_job(self, account: str, window: Mapping[str, Any]) -> Iterator[Row]:
         """The rows that name no account and belong to a job of this one, by time and id."""
-        pipeline = [
+        pipeline: list[Document] = [
             {"$match": {"account_id": {"$in": candidates(account)}}},
             {"$project": {"_id": 0, "keys": SPELLINGS_OF_ID}},
             {
@@ -179,7 +179,9 @@ SUMS: Document = {
     "summed": {"$sum": {"$cond": [{"$isNumber": "$amount"}, 1, 0]}},
 }
 TIMES: Document = {
-    "first": {"$min": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}},
+    "first": {
+        "$min": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}
+    },
     "last": {"$max": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}},
     "dated": {"$sum": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, 1, 0]}},
 }
@@ -214,7 +216,9 @@ def covers_steps(partial: Mapping[str, Any]) -> bool:
     known = kinds.get("$exists") is True or {"string", "objectId", "int", "long"} <= set(
         kinds.get("$type", []) if isinstance(kinds.get("$type", []), list) else []
     )
-    return (not kinds or known) and (types is None or set(types) >= {str(one) for one in STEP_TYPES})
+    return (not kinds or known) and (
+        types is None or set(types) >= {str(one) for one in STEP_TYPES}
+    )
 
 
 def window_filter(

@@ -30,9 +30,7 @@ def indexes(found: Sequence[IndexStatus], *, dry_run: bool, exit_code: int) -> R
         }
         for one in found
     ]
-    blocked = [
-        f"{one.name}: {row_line(row)} is in the way" for one in found for row in one.rows
-    ]
+    blocked = [f"{one.name}: {row_line(row)} is in the way" for one in found for row in one.rows]
     notes = [f"not protected: {line}" for line in blocked]
     return Report(
         columns=COLUMNS,

@@ -107,7 +107,7 @@ def amount_value(amount: Amount) -> int | str | None:
 
 def flag_value(flag: Flag) -> bool | str:
     """A flag as printed."""
-    return {Flag.CLEAR: False, Flag.SET: True, Flag.BAD: "bad"}[flag]
+    return "bad" if flag is Flag.BAD else flag is Flag.SET
 
 
 def job_record(job: Job) -> dict[str, object]:
