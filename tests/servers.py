@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -87,3 +88,11 @@ def stop_on_sigterm() -> None:
 
     with suppress(ValueError):  # not in the main thread: somebody else's session
         signal.signal(signal.SIGTERM, interrupt)
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float = 30) -> None:
+    """Return once the condition holds; fail the test when it does not come."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)

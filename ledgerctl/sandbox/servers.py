@@ -86,6 +86,11 @@ def default_directory(environment: Mapping[str, str]) -> Path:
     )
 
 
+def own_directory() -> Path:
+    """The sandbox of whoever runs this process."""
+    return default_directory(os.environ)
+
+
 def start(directory: Path) -> Running:
     """Make both servers run and return once they take writes; what runs already is left alone.
 

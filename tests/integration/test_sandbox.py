@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from ledgerctl.sandbox import binaries, launch, servers
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY
 from ledgerctl.sandbox.processes import started_at
 from ledgerctl.sandbox.servers import Running, State
+from tests.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys, pathlib; from ledgerctl.sandbox import servers; servers.start(pathlib.Path(sys.argv[1]))"
@@ -64,13 +64,6 @@ def kill(pid: int | None) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: started_at(pid) is None)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 BOTH_RUN = {"mongod": State.RUNNING, "valkey-server": State.RUNNING}
