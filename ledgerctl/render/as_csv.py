@@ -11,7 +11,7 @@ from ledgerctl.render.report import Report
 from ledgerctl.render.text import value_text
 
 # What starts a formula, full-width forms included. Source: OWASP, CSV injection.
-_FORMULA_STARTS: Final = tuple("=+-@\t\r\n＝＋－＠")
+_FORMULA_STARTS: Final = frozenset("=+-@\t\r\n＝＋－＠")
 _NEVER_GUARDED: Final = (bool, int, Decimal, datetime, timedelta)
 
 
@@ -33,7 +33,7 @@ def write(report: Report, output: Output, _: Look) -> int:
 def _cell(value: Any, output: Output) -> str:
     text = value_text(value)
     shown = output.visible(text)
-    if text.startswith(_FORMULA_STARTS) and not isinstance(value, _NEVER_GUARDED):
+    if text[:1] in _FORMULA_STARTS and not isinstance(value, _NEVER_GUARDED):
         return f"'{shown}"
     return shown
 

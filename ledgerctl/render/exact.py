@@ -13,10 +13,10 @@ from ledgerctl.domain.times import format_time
 
 # Decimal128 ends at 6,145 digits. A payload may spell 1e999999999, whose digits nobody wants.
 _DIGITS_MAX: Final = 6200
-# DEL and C1, bidi controls, line and paragraph separators, lone surrogates. C0 is escaped by the
-# encoder; `\\.` walks over its escapes so that the short ones (\n) can be written as \uXXXX too.
+# DEL and C1, bidi controls, line and paragraph separators, lone surrogates; and the encoder's short
+# escapes of C0 (\n), which become \uXXXX too. A pair of backslashes is matched to be walked over.
 _UNSAFE: Final = re.compile(
-    "\\\\.|[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
+    "\\\\[\\\\bfnrt]|[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
 )
 _LONG_ESCAPES: Final = {
     "\\b": "\\u0008",

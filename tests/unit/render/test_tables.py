@@ -59,7 +59,7 @@ def test_a_list_of_ids_is_not_folded() -> None:
 def test_colour_marks_headings_and_debts_and_nothing_else() -> None:
     report = listing(ITEMS[:1], columns=COLUMNS[1:2])
     out = printed(report, "table", color=True).out
-    assert out == "\x1b[1mamount\x1b[0m\n──────\n\x1b[31m   -40\x1b[0m\n"
+    assert out == "\x1b[1mamount\x1b[0m\n──────\n   \x1b[31m-40\x1b[0m\n"
 
 
 @pytest.mark.parametrize(
