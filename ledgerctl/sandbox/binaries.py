@@ -125,7 +125,7 @@ def _make_executable(path: Path) -> None:
         path.chmod(mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     except OSError as error:
         raise SettingsError(
-            f"{path} may not be executed: {error.strerror}", hint=f"run: chmod +x {path}"
+            f"{path} may not be executed: {error.strerror}", hint=f"chmod +x {path}"
         ) from error
 
 

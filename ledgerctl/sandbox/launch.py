@@ -159,7 +159,7 @@ def _start(
         return server
     raise StoreUnavailable(
         f"{program.name} found {PORT_TRIES} free ports taken when it came to use them",
-        hint="try again",
+        hint="start it again",
     )
 
 
@@ -194,7 +194,7 @@ def _failed(server: Server, what: str) -> StoreUnavailable:
     line = _last_line(server.log_tail()) or "nothing"
     hint = f"read {server.log}"
     if server.child is None:  # it is not ours to kill: an earlier run started it
-        hint += ", or run: ledgerctl sandbox stop"
+        hint += ", or end it with `ledgerctl sandbox stop`"
     return StoreUnavailable(f"{server.program.name} {what}; the last it said: {line}", hint=hint)
 
 

@@ -130,7 +130,7 @@ def running(directory: Path) -> Running:
     absent = [server.name for server in found if server.state is not State.RUNNING]
     if absent:
         raise StoreUnavailable(
-            f"the sandbox does not run ({', '.join(absent)})", hint="run: ledgerctl sandbox start"
+            f"the sandbox does not run ({', '.join(absent)})", hint="ledgerctl sandbox start"
         )
     return _running(directory, found, started=())
 

@@ -6,6 +6,7 @@ from pymongo import MongoClient
 from redis import Redis
 
 from ledgerctl.sandbox.launch import Server
+from tests.conftest import Invoker, Runner
 
 
 def test_the_replica_set_has_transactions(
@@ -57,3 +58,12 @@ def test_the_environment_names_the_servers_and_nothing_of_ours(
     }
     assert environment["LEDGERCTL_DATABASE"] == database
     assert "TZ" not in environment
+
+
+def test_the_program_runs_the_same_inside_this_process_and_outside(
+    run: Runner, invoke: Invoker
+) -> None:
+    words = ("balance", "show", "nobody", "-o", "json")
+    inside, outside = invoke(*words), run(*words)
+    assert (outside.code, outside.out) == (4, "")
+    assert (inside.code, inside.out, inside.err) == (outside.code, outside.out, outside.err)
