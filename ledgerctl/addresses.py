@@ -11,8 +11,11 @@ ESCAPE_HINT = (
 
 # Others are refused: a driver lets the URL win over what keeps a command safe and bounded (a
 # resend after a timeout, decoded replies, a wait of minutes).
-REDIS_OPTIONS = frozenset({"client_name", "db", "password", "protocol", "username"})
-REDIS_TLS_OPTIONS = "ssl_"
+REDIS_OPTIONS = frozenset({"client_name", "db", "password", "username"})
+REDIS_TLS_OPTIONS = frozenset(
+    {"ca_certs", "ca_path", "cert_reqs", "certfile", "check_hostname", "keyfile", "password"}
+)
+CERTIFICATE_CHECKS = frozenset({"none", "optional", "required"})
 
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -85,12 +88,18 @@ def check_redis(url: str) -> None:
     else:
         _check_host(address.hosts, optional=True)
         _check_database(address.path[1:])
+    known = set(REDIS_OPTIONS)
+    if address.scheme == "rediss":
+        known |= {f"ssl_{name}" for name in REDIS_TLS_OPTIONS}
     for name, value in address.options:
+        if name not in known:
+            raise BadValue(
+                "has an option that may not be set here", f"may be set: {', '.join(sorted(known))}"
+            )
         if name == "db":
             _check_database(value)
-        elif name not in REDIS_OPTIONS and not name.startswith(REDIS_TLS_OPTIONS):
-            known = ", ".join(sorted(REDIS_OPTIONS))
-            raise BadValue("has an option that may not be set here", f"may be set: {known}, ssl_…")
+        elif name == "ssl_cert_reqs" and value not in CERTIFICATE_CHECKS:
+            raise BadValue("has an ssl_cert_reqs that is none of none, optional and required")
 
 
 def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:

@@ -14,11 +14,19 @@ SHOWN_OPTIONS = frozenset(
     {
         "appname", "authmechanism", "authsource", "client_name", "compressors",
         "connecttimeoutms", "db", "directconnection", "journal", "loadbalanced", "maxpoolsize",
-        "protocol", "readconcernlevel", "readpreference", "replicaset", "retryreads",
-        "retrywrites", "serverselectiontimeoutms", "sockettimeoutms", "ssl", "ssl_cert_reqs",
-        "ssl_check_hostname", "tls", "w", "wtimeoutms",
+        "readconcernlevel", "readpreference", "replicaset", "retryreads", "retrywrites",
+        "serverselectiontimeoutms", "sockettimeoutms", "ssl", "ssl_ca_certs", "ssl_ca_path",
+        "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile", "tls", "tlscafile",
+        "tlscertificatekeyfile", "w", "wtimeoutms",
     }
 )  # fmt: skip
+
+# Of the options that are hidden, those whose values must vanish from any text: the value of a
+# harmless one that nobody listed, such as 5000, must not take figures out of messages.
+_SECRET_OPTION = re.compile("password|properties|secret|token", re.IGNORECASE)
+_PUBLIC_PROPERTIES = frozenset(
+    {"CANONICALIZE_HOST_NAME", "ENVIRONMENT", "SERVICE_NAME", "SERVICE_REALM", "TOKEN_RESOURCE"}
+)
 
 # Below this, a bare match would mask single letters in the middle of words.
 _SHORT_CHARACTERS = 4
@@ -108,15 +116,18 @@ def _is_shown(name: str) -> bool:
 
 
 def _secret_values(address: Address) -> list[str]:
-    values = [value for name, value in address.options if value and not _is_shown(name)]
-    return values + [part for value in values for part in re.split("[,:]", value) if part]
+    values = [value for name, value in address.options if value and _SECRET_OPTION.search(name)]
+    properties = [part.partition(":") for value in values for part in value.split(",")]
+    return values + [
+        value for name, _, value in properties if value and name not in _PUBLIC_PROPERTIES
+    ]
 
 
 def _hidden_texts(uri: str) -> list[str]:
     """What must not be seen, longest first so that no mask leaves half of a longer one."""
     address = split(uri)
     parts = [address.password, *_secret_values(address)]
-    if address.user_info:
+    if address.user_info or any(parts):
         parts += [uri, address.user_info]
     decoded = [decode(part) for part in parts for decode in (unquote, unquote_plus)]
     return sorted({part for part in (*parts, *decoded) if part}, key=len, reverse=True)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -59,6 +59,7 @@ class Session:
     now: datetime = field(default_factory=lambda: milliseconds(datetime.now(UTC)))
     stop: Stop = field(default_factory=Stop)
     notes: list[str] = field(default_factory=list)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     _settings: "Settings | None" = None
     _stores: "Stores | None" = None
 
@@ -85,7 +86,7 @@ class Session:
             from ledgerctl.config import load
 
             self._settings = load(
-                environment=dict(os.environ),
+                environment=self.environment,
                 profile=self.words.profile,
                 config=self.words.config,
                 output=self.words.output,
@@ -283,7 +284,7 @@ class Session:
             fields=self.words.fields.split(",") if self.words.fields else None,
             out=out,
             err=sys.stderr,
-            color=use_color(cast(Any, self.words.color), os.environ, is_terminal(out)),
+            color=use_color(cast(Any, self.words.color), self.environment, is_terminal(out)),
             width=terminal_width(),
         )
 

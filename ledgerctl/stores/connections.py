@@ -2,6 +2,7 @@
 
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -84,14 +85,16 @@ class Mongo:
     def _client(self) -> MongoClient[Document]:
         settings = self._settings
         try:
-            return MongoClient(
-                settings.mongo_uri.reveal(),
-                serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
-                connectTimeoutMS=CONNECT_TIMEOUT_MS,
-                appname="ledgerctl",
-                tz_aware=True,
-            )
-        except (mongo_errors.ConfigurationError, mongo_errors.InvalidURI, ValueError) as error:
+            # An option that PyMongo does not understand it drops with a warning: it is a mistake.
+            with warnings.catch_warnings(action="error", category=UserWarning):
+                return MongoClient(
+                    settings.mongo_uri.reveal(),
+                    serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
+                    connectTimeoutMS=CONNECT_TIMEOUT_MS,
+                    appname="ledgerctl",
+                    tz_aware=True,
+                )
+        except (mongo_errors.PyMongoError, ValueError, OSError, UserWarning) as error:
             raise SettingsError(
                 f"the MongoDB URI cannot be used: {self.clean(error)}",
                 hint="check mongo_uri; `ledgerctl config show` says where it comes from",

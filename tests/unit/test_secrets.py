@@ -110,6 +110,15 @@ def test_redact_leaves_text_without_secrets_alone() -> None:
     assert redact(text, [MONGO, REDIS, Secret("redis://127.0.0.1:6379/0")]) == text
 
 
+def test_redact_masks_a_session_token_and_leaves_harmless_options_alone() -> None:
+    secret = Secret(
+        "mongodb://h/?maxIdleTimeMS=5000&authMechanismProperties="
+        "SERVICE_NAME:mongodb,AWS_SESSION_TOKEN:s3cr3t%2Fx"
+    )
+    text = "mongodb took 5000 ms; token s3cr3t/x"
+    assert redact(text, [secret]) == "mongodb took 5000 ms; token ***"
+
+
 def test_redact_masks_a_short_password_only_where_it_is_a_word() -> None:
     text = redact("auth as a: a bad auth", [Secret("redis://:a@h/0")])
     assert text == "auth as ***: *** bad auth"
@@ -222,6 +231,8 @@ def test_an_unescaped_password_asks_for_percent_encoding_and_is_not_quoted(
         (check_redis, "redis://h:0/0", "host or port"),
         (check_redis, "redis://h/0?decode_responses=true", "option that may not be set"),
         (check_redis, "redis://h/0?retry_on_timeout=true", "option that may not be set"),
+        (check_redis, "redis://h/0?ssl_cert_reqs=none", "option that may not be set"),
+        (check_redis, "rediss://h/0?ssl_cert_reqs=some", "none of none, optional and required"),
         (check_redis, "http://h", "does not begin with redis://"),
         (check_redis, "unix://run/valkey.sock", "absolute path"),
         (check_redis, "redis://h/0#1", "`#`"),
