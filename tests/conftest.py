@@ -18,8 +18,10 @@ from redis.retry import Retry
 from typer.testing import CliRunner
 
 from ledgerctl.cli.app import app
+from ledgerctl.config import load
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.sandbox.launch import Server
+from ledgerctl.stores.connections import Stores
 from tests.servers import SessionServers, stop_on_sigterm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -281,3 +283,17 @@ def _runner(environment: Mapping[str, str], directory: Path) -> Runner:
 def _changed(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     merged: dict[str, str | None] = {**environment, **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+@pytest.fixture
+def stores(environment: dict[str, str]) -> Iterator[Stores]:
+    """The stores of this test's database on the replica set, opened as a command opens them."""
+    with Stores(load(environment=environment)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def standalone_stores(standalone_environment: dict[str, str]) -> Iterator[Stores]:
+    """The same on the standalone server, which has no transactions."""
+    with Stores(load(environment=standalone_environment)) as opened:
+        yield opened

@@ -202,14 +202,25 @@ def guarded(stores: Stores, request: Request, row: NewRow, session: Any = None) 
 
 def in_order(stores: Stores, request: Request, job_id: Id) -> StepResult | None:
     """One attempt on a standalone server: flag, row, message; None when one looks again."""
-    job = stores.jobs.get(job_id)
-    decision = decide(request, job, stores.ledger.of_job(request.job_id))
+    job, decision = look(stores, request, job_id)
+    if isinstance(decision, Stop) and decision.outcome is Outcome.NO_CHARGE:
+        job, decision = look(stores, request, job_id)  # the charge may have been on its way
     if isinstance(decision, Stop) or decision.complete:
         return settled(stores, request, job, decision)
     row = new_row(request, job_id, decision, stores.mongo.now())
     if not guarded(stores, request, row):
         return None
     return append_row(stores, request, row, completed=False)
+
+
+def look(stores: Stores, request: Request, job_id: Id) -> tuple[Job | None, Decision]:
+    """Read and decide without a snapshot: rows first, since a flag is set before its row.
+
+    A row seen with its flag still clear is then no worker between its two writes.
+    """
+    rows = stores.ledger.of_job(request.job_id)
+    job = stores.jobs.get(job_id)
+    return job, decide(request, job, rows)
 
 
 # the end of a step

@@ -8,14 +8,14 @@ _OFF: Final = {"0", "false", "no", "off"}
 
 
 def use_color(choice: ColorChoice, environment: Mapping[str, str], is_tty: bool) -> bool:
-    """The first that speaks: --color, NO_COLOR, FORCE_COLOR (0 is off), TERM=dumb, the terminal.
+    """The first that speaks: --color, NO_COLOR, TERM=dumb, FORCE_COLOR (0 is off), the terminal.
 
     An empty variable counts as unset. Sources: contract, section 1; no-color.org.
     """
     if choice != "auto":
         return choice == "always"
-    if environment.get("NO_COLOR"):
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False
     if forced := environment.get("FORCE_COLOR"):
         return forced.lower() not in _OFF
-    return is_tty and environment.get("TERM") != "dumb"
+    return is_tty

@@ -7,7 +7,7 @@ from typing import Any
 
 from bson import ObjectId
 from pymongo.client_session import ClientSession
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import ConnectionFailure, DuplicateKeyError, ServerSelectionTimeoutError
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.rows import NewRow, Row, RowType, rank
@@ -38,9 +38,20 @@ class Ledger:
         """
         with self._mongo.writing(f"append row {row.id}", session):
             try:
-                self._rows.insert_one(from_row(row), session=session)
+                self._insert(from_row(row), session)
             except DuplicateKeyError:
                 raise RowTaken(row.id) from None
+
+    def _insert(self, document: Document, session: ClientSession | None) -> None:
+        try:
+            self._rows.insert_one(document, session=session)
+        except ServerSelectionTimeoutError:
+            raise
+        except ConnectionFailure:
+            if session is not None:  # the transaction starts again as a whole
+                raise
+            # The reply was lost. Its identity makes sending it again harmless, and telling.
+            self._rows.insert_one(document)
 
     def step_index_is_unique(self) -> bool:
         """Whether the server itself makes a second refund or reclaim row of a job impossible."""

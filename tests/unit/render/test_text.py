@@ -69,7 +69,7 @@ def test_a_duration_is_told_in_its_two_largest_units(duration: timedelta, text: 
         ("auto", {}, False, False),
         ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
         ("auto", {"NO_COLOR": ""}, True, True),
-        ("auto", {"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
+        ("auto", {"FORCE_COLOR": "1", "TERM": "dumb"}, False, False),
         ("auto", {"FORCE_COLOR": "0"}, True, False),
         ("auto", {"FORCE_COLOR": ""}, True, True),
         ("auto", {"TERM": "dumb"}, True, False),

@@ -1,0 +1,41 @@
+"""Valid documents, as foreign writers write them; a test overrides only what it is about."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bson import Int64
+
+NOON = datetime(2026, 3, 8, 12, 0, tzinfo=UTC)
+
+Document = dict[str, Any]
+
+
+def make_job(job_id: Any = "job-1", **overrides: Any) -> Document:
+    """A charged job."""
+    return {
+        "_id": job_id,
+        "account_id": "acct-1",
+        "cost": Int64(40),
+        "is_refunded": False,
+        "is_reclaimed": False,
+        "created_at": NOON,
+        "status": "running",
+    } | overrides
+
+
+def make_row(job_id: Any = "job-1", row_type: str = "charge", **overrides: Any) -> Document:
+    """A ledger row of a job, its amount by the type."""
+    amount = {"charge": -40, "refund": 40, "reclaim": -40}.get(row_type, 0)
+    return {
+        "_id": f"{job_id}:{row_type}",
+        "job_id": job_id,
+        "account_id": "acct-1",
+        "type": row_type,
+        "amount": Int64(amount),
+        "created_at": NOON,
+    } | overrides
+
+
+def without(document: Document, *names: str) -> Document:
+    """The document lacking these fields."""
+    return {key: value for key, value in document.items() if key not in names}
