@@ -314,6 +314,10 @@ def test_a_large_entry_is_read_and_edited_in_linear_time() -> None:
             '{"id":"j","inner":{"attempts":5},"attempts":5}',
             '{"id":"j","inner":{"attempts":5},"attempts":0}',
         ),
+        (
+            '{"inner":{"attempts":5},"attempt\\u0073":5,"id":"j"}',
+            '{"inner":{"attempts":5},"attempt\\u0073":0,"id":"j"}',
+        ),
         ('{"id":"j","not_before":null}', '{"id":"j","not_before":null}'),
         ('{"id":"j","not_before":""}', '{"id":"j","not_before":""}'),
         ('{"id":"j","not_before":0}', '{"id":"j","not_before":0}'),
@@ -360,6 +364,11 @@ def test_a_requeue_at_once_sets_existing_times_to_now_and_leaves_sentinels(
 def test_a_delayed_requeue_sets_or_adds_the_time(before: str, after: str) -> None:
     assert requeue(before, due=LATER) == after
     assert requeue(after, due=LATER) == after
+
+
+def test_a_due_time_in_the_past_counts_as_now() -> None:
+    before = '{"id":"j","not_before":"2020-01-01T00:00:00Z"}'
+    assert requeue(before, due=NOW - timedelta(days=1)) == requeue(before)
 
 
 def test_attempts_are_added_before_the_time_and_only_when_they_count() -> None:
