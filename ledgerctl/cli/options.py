@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ledgerctl.cli.session import Session
-from ledgerctl.domain.times import at_bound, check_order, lower_bound, upper_bound
+from ledgerctl.domain.times import at_bound, time_range
 from ledgerctl.errors import UsageError
 
 Account = Annotated[str, typer.Argument(help="Account id.", metavar="ACCOUNT", show_default=False)]
@@ -68,11 +68,7 @@ def window(
     session: Session, since: str | None, until: str | None
 ) -> tuple[datetime | None, datetime | None]:
     """The bounds of a time window: the first included, the second excluded."""
-    lower = None if since is None else lower_bound(since, now=session.now, zone=session.zone)
-    upper = None if until is None else upper_bound(until, now=session.now, zone=session.zone)
-    if lower is not None and upper is not None:
-        check_order(lower, upper)
-    return lower, upper
+    return time_range(since, until, now=session.now, zone=session.zone)
 
 
 def moment(session: Session, text: str | None) -> datetime | None:
