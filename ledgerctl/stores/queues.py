@@ -1,7 +1,9 @@
 """The Redis lists: retry, dead letters, and one processing list a worker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from redis import Redis
 from redis import exceptions as redis_errors
@@ -9,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ledgerctl.config import Settings
+from ledgerctl.domain.payload import Payload, read_payload
 from ledgerctl.errors import (
     CrossSlot,
     InvariantBroken,
@@ -23,7 +26,11 @@ from ledgerctl.errors import (
 from ledgerctl.secrets import display, redact
 
 CONNECT_TIMEOUT_S = 2.0
-REPLY_TIMEOUT_S = 10.0
+REPLY_TIMEOUT_S = 2.5  # a server that is silent for longer cannot be reached
+PAGE_ENTRIES_MAX = 400
+PAGE_BYTES = 400_000  # what a page aims at, by the size of the page before it
+OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
+SCAN_COUNT = 1_000
 
 REFUSALS: tuple[tuple[str, type[LedgerctlError], str], ...] = (
     (
@@ -63,6 +70,7 @@ class Queues:
             health_check_interval=0,
             protocol=2,
         )
+        self.clock_is_own = False
 
     @contextmanager
     def reading(self, action: str) -> Iterator[None]:
@@ -111,6 +119,167 @@ class Queues:
             hint="`ledgerctl doctor` shows what can be reached",
         )
 
+    # reading
+
+    def read_all(self, key: str) -> Iterator[bytes]:
+        """Every entry of a list from its head on, in pages that hold the server for about 1 ms.
+
+        Nothing that stays on the list is left out or given twice while others take from it or
+        add to it: two pages share their border, and a border that has moved is looked for.
+        """
+        recent: list[bytes] = []  # the entries last given, the newest last
+        start, size = 0, PAGE_ENTRIES_MAX // 4
+        while True:
+            shared = min(OVERLAP, start)
+            page = self.page(key, start - shared, size + shared)
+            if page[:shared] != recent[len(recent) - shared :]:
+                start = self._border(key, start, recent)
+                page = self.page(key, start, size)
+                shared = 0
+            fresh = page[shared:]
+            yield from fresh
+            if not fresh:
+                return
+            start += len(fresh)
+            recent = (recent + fresh)[-4 * PAGE_ENTRIES_MAX :]
+            size = page_size(fresh)
+
+    def page(self, key: str, start: int, count: int) -> list[bytes]:
+        """`count` entries of a list from position `start` on, or as many as there are."""
+        with self.reading(f"read {key}"):
+            return cast(list[bytes], self.client.lrange(key, start, start + count - 1))
+
+    def _border(self, key: str, start: int, recent: list[bytes]) -> int:
+        """Where reading goes on: after the last entry that was given and is still there."""
+        known = set(recent)
+        low = max(0, start - 2 * PAGE_ENTRIES_MAX)
+        found = self.page(key, low, start - low + PAGE_ENTRIES_MAX)
+        tail = recent[-OVERLAP:]
+        for end in range(len(found), len(tail) - 1, -1):
+            if found[end - len(tail) : end] == tail:
+                return low + end
+        for at in range(len(found) - 1, -1, -1):
+            if found[at] in known:
+                return low + at + 1
+        return low if low == 0 else self._border(key, low, recent)
+
+    def length(self, key: str) -> int:
+        """How many entries a list has."""
+        with self.reading(f"count {key}"):
+            return self.client.llen(key)
+
+    def keys_under(self, stem: str) -> list[str]:
+        """The names of the keys that start with `stem:`, sorted."""
+        pattern = glob_escaped(stem) + ":*"
+        found: set[bytes] = set()
+        with self.reading(f"look for {stem}:*"):
+            cursor: Any = 0
+            while True:
+                cursor, names = cast(
+                    tuple[Any, list[bytes]],
+                    self.client.scan(cursor, match=pattern, count=SCAN_COUNT),
+                )
+                found.update(names)
+                if not int(cursor):
+                    return sorted(name.decode(errors="surrogateescape") for name in found)
+
+    def processing_keys(self) -> list[str]:
+        """The processing lists that exist, one a worker, sorted by name."""
+        return self.keys_under(self.keys.processing)
+
+    def passed_keys(self) -> list[str]:
+        """The lists on which letters stand that a filter passed over, sorted by operation."""
+        return self.keys_under(f"{self.keys.dead_letter}:passed")
+
+    def now(self, own: datetime) -> datetime:
+        """The server's time, aware UTC, milliseconds; `own` where the server may not be asked.
+
+        `clock_is_own` says which it was, for whoever is to say so once.
+        """
+        try:
+            seconds, microseconds = self.client.time()
+        except redis_errors.NoPermissionError:
+            self.clock_is_own = True
+            return own
+        except redis_errors.RedisError as error:
+            raise self.translated(error, "ask the time", sent=False) from None
+        moment = datetime.fromtimestamp(seconds, UTC)
+        return moment.replace(microsecond=microseconds // 1000 * 1000)
+
+    def counts_of(self, job_texts: Iterable[str]) -> dict[str, dict[str, int]]:
+        """How often each job stands on retry, on processing and among the dead letters."""
+        counts = {text: {"retry": 0, "processing": 0, "dead_letter": 0} for text in job_texts}
+        places: Mapping[str, list[str]] = {
+            "retry": [self.keys.retry],
+            "processing": self.processing_keys(),
+            "dead_letter": [*self.passed_keys(), self.keys.dead_letter],
+        }
+        for place, keys in places.items():
+            for key in keys:
+                for raw in self.read_all(key):
+                    payload = read_payload(raw)
+                    if isinstance(payload, Payload) and payload.job_id in counts:
+                        counts[payload.job_id][place] += 1
+        return counts
+
+    # checks before a change
+
+    def require_lists(self, *keys: str) -> None:
+        """Raise WrongKeyType unless each of these keys is a list or does not exist."""
+        for key in keys:
+            with self.reading(f"ask the type of {key}"):
+                found = cast(bytes, self.client.type(key)).decode()
+            if found not in {"list", "none"}:
+                raise WrongKeyType(
+                    f"{key}: expected list, found {found}; nothing was moved",
+                    hint="look at the key by hand, or give another name in [keys]",
+                )
+
+    def require_writable(self, own_key: str, *keys: str) -> None:
+        """Raise unless lists of these names can be changed together in one script.
+
+        `own_key` must not exist: every command that changes a list is tried on it, which does
+        nothing and meets every refusal: a read-only replica, a full server, a missing right,
+        lists on two slots of a cluster. Raises WrongKeyType, ReadOnlyReplica, CrossSlot,
+        StoreBusy or NotPermitted.
+        """
+        self.require_lists(*keys)
+        with self.reading("check that the lists can be changed"):
+            self.client.eval(TRY_ALL, 1 + len(keys), own_key, *keys)
+
     def close(self) -> None:
         """Give the connection back."""
         self.client.close()
+
+
+# KEYS 1 a key that does not exist; the others are there for the cluster's and the user's checks.
+# RETURNS 1, or the error of the first command that may not be run. Changes nothing.
+TRY_ALL = """
+local key = KEYS[1]
+local commands = {
+  {'RPUSHX', key, ''}, {'LPUSHX', key, ''}, {'LSET', key, 0, ''}, {'LREM', key, 0, ''},
+  {'LTRIM', key, 0, -1}, {'LMOVE', key, key, 'LEFT', 'LEFT'}, {'LPOP', key}, {'RPOP', key},
+  {'LRANGE', key, 0, 0}, {'LINDEX', key, 0}, {'LLEN', key}, {'LPOS', key, ''}, {'TYPE', key},
+}
+for _, command in ipairs(commands) do
+  local answer = redis.pcall(unpack(command))
+  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'no such key') then
+    return answer
+  end
+end
+local pushed = redis.pcall('RPUSH', key, '')
+if type(pushed) == 'table' and pushed.err then return pushed end
+redis.call('LTRIM', key, 1, 0)
+return 1
+"""
+
+
+def page_size(entries: list[bytes]) -> int:
+    """How many entries the next page asks for, so that it is of about PAGE_BYTES."""
+    average = sum(map(len, entries)) // max(1, len(entries)) + 1
+    return max(1, min(PAGE_ENTRIES_MAX, PAGE_BYTES // average))
+
+
+def glob_escaped(text: str) -> str:
+    """The text as a pattern that matches it alone."""
+    return "".join(f"\\{one}" if one in "*?[]^-\\" else one for one in text)
