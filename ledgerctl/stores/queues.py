@@ -133,9 +133,8 @@ class Queues:
             shared = min(OVERLAP, start)
             page = self.page(key, start - shared, size + shared)
             if page[:shared] != recent[len(recent) - shared :]:
-                start = self._border(key, start, recent)
-                page = self.page(key, start, size)
-                shared = 0
+                start, recent = self._border(key, start, recent)
+                continue
             fresh = page[shared:]
             yield from fresh
             if not fresh:
@@ -149,19 +148,21 @@ class Queues:
         with self.reading(f"read {key}"):
             return cast(list[bytes], self.client.lrange(key, start, start + count - 1))
 
-    def _border(self, key: str, start: int, recent: list[bytes]) -> int:
-        """Where reading goes on: after the last entry that was given and is still there."""
-        known = set(recent)
+    def _border(self, key: str, start: int, recent: list[bytes]) -> tuple[int, list[bytes]]:
+        """Where reading goes on, after the last entry that was given and is still there.
+
+        Also what stands before it now, which is what the next page is compared with.
+        """
+        known, tail = set(recent), recent[-OVERLAP:]
         low = max(0, start - 2 * PAGE_ENTRIES_MAX)
         found = self.page(key, low, start - low + PAGE_ENTRIES_MAX)
-        tail = recent[-OVERLAP:]
         for end in range(len(found), len(tail) - 1, -1):
             if found[end - len(tail) : end] == tail:
-                return low + end
-        for at in range(len(found) - 1, -1, -1):
-            if found[at] in known:
-                return low + at + 1
-        return low if low == 0 else self._border(key, low, recent)
+                return low + end, found[:end]
+        for end in range(len(found), 0, -1):
+            if found[end - 1] in known:
+                return low + end, found[:end]
+        return (0, []) if low == 0 else self._border(key, low, recent)
 
     def length(self, key: str) -> int:
         """How many entries a list has."""
