@@ -150,6 +150,13 @@ class Jobs:
         with self._mongo.reading("count the account's jobs"):
             return self._jobs.count_documents(query)
 
+    def named(self, texts: Sequence[str], session: ClientSession | None = None) -> Iterator[Job]:
+        """The jobs of several id texts, whatever type holds them."""
+        values = [value for text in texts for value in candidates(text)]
+        with self._mongo.reading("read jobs", session):
+            for document in self._jobs.find({"_id": {"$in": values}}, FIELDS, session=session):
+                yield to_job(document)
+
     def many(self, ids: Sequence[Any]) -> Iterator[Job]:
         """The jobs whose stored ids are among these values."""
         with self._mongo.reading("read jobs"):

@@ -1,6 +1,6 @@
 """The ledger: rows are appended and read, never changed or deleted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import merge
 from typing import Any
@@ -70,6 +70,13 @@ class Ledger:
         """The rows of a job, whichever type they hold its id under, in order."""
         with self._mongo.reading("read the job's rows", session):
             found = self._rows.find({"job_id": {"$in": candidates(job_id)}}, session=session)
+            return sorted((to_row(document) for document in found), key=row_order)
+
+    def of_jobs(self, texts: Sequence[str], session: ClientSession | None = None) -> list[Row]:
+        """The rows of several jobs, whichever type they hold the ids under, in order."""
+        values = [value for text in texts for value in candidates(text)]
+        with self._mongo.reading("read the jobs' rows", session):
+            found = self._rows.find({"job_id": {"$in": values}}, session=session)
             return sorted((to_row(document) for document in found), key=row_order)
 
     def taken_by(self, row: NewRow) -> Row | None:

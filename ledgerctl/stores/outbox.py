@@ -1,12 +1,13 @@
 """The outbox: one message for each appended ledger row, under the row's own id."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError
 
 from ledgerctl.domain.rows import NewRow, Row
-from ledgerctl.stores.codec import from_id, to_number
+from ledgerctl.stores.codec import candidates, from_id, to_id, to_number
 from ledgerctl.stores.connections import Document, Mongo
 
 TOPIC = "ledger.appended"
@@ -36,6 +37,15 @@ class Outbox:
                     raise
                 return False  # another one put it at this instant
         return put.upserted_id is not None
+
+    def standing(self, row_ids: Sequence[str]) -> set[str]:
+        """Those of these rows whose message stands there."""
+        if not row_ids:
+            return set()
+        values = [value for row_id in row_ids for value in candidates(row_id)]
+        with self._mongo.reading("read the outbox"):
+            found = self._messages.find({"_id": {"$in": values}}, {"_id": 1})
+            return {to_id(document["_id"]).text for document in found}
 
     def has(self, row_id: str) -> bool:
         """Whether the message of this row stands there."""

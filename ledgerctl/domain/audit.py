@@ -1,0 +1,707 @@
+"""The audit: what can be wrong between a job's flags, its rows and its messages, check by check."""
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ledgerctl.domain.amounts import Amount, total
+from ledgerctl.domain.jobs import (
+    SUCCEEDED,
+    Append,
+    Flag,
+    Job,
+    State,
+    decide_reclaim,
+    decide_refund,
+    of_type,
+    state,
+)
+from ledgerctl.domain.rows import Row, RowType, row_id
+from ledgerctl.domain.times import format_time
+
+FUTURE_SLACK = timedelta(seconds=5)  # writers' clocks differ a little from the server's
+STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
+JOB_TYPES = frozenset({*STEP_TYPES, RowType.CORRECTION})
+
+
+class Code(StrEnum):
+    """What the audit can find. Source: contract, section 3, ledger."""
+
+    MISSING_ROW = "missing_row"
+    UNFLAGGED_ROW = "unflagged_row"
+    DUPLICATE_ROW = "duplicate_row"
+    WRONG_AMOUNT = "wrong_amount"
+    WRONG_SIGN = "wrong_sign"
+    MISSING_CHARGE = "missing_charge"
+    ORPHAN_ROW = "orphan_row"
+    CORRUPT_FLAGS = "corrupt_flags"
+    BAD_FLAGS = "bad_flags"
+    FLAGS_MISSING = "flags_missing"
+    FLAG_TIME = "flag_time"
+    BAD_AMOUNT = "bad_amount"
+    BAD_COST = "bad_cost"
+    COST_MISMATCH = "cost_mismatch"
+    UNDATED_ROW = "undated_row"
+    FUTURE_ROW = "future_row"
+    MIXED_ID_TYPES = "mixed_id_types"
+    MISSING_MESSAGE = "missing_message"
+    REFUNDED_BUT_SUCCEEDED = "refunded_but_succeeded"
+
+
+# A row can never be taken back, so these can only be made good: by a correction.
+MADE_GOOD = frozenset({Code.DUPLICATE_ROW, Code.WRONG_AMOUNT, Code.WRONG_SIGN})
+# Flags and rows tell different stories.
+DISAGREEMENTS = MADE_GOOD | {
+    Code.MISSING_ROW,
+    Code.UNFLAGGED_ROW,
+    Code.MISSING_CHARGE,
+    Code.CORRUPT_FLAGS,
+    Code.BAD_FLAGS,
+    Code.BAD_AMOUNT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Everything the stores hold under one job id, or one row that names no job.
+
+    `jobs` are the documents of this id: none, one, or one for each type that holds it. `now` is
+    the server's time after the last of it was read. `unmessaged` are the rows whose message is
+    not in the outbox although they carry an operation id.
+    """
+
+    job_id: str | None
+    jobs: tuple[Job, ...]
+    rows: tuple[Row, ...]
+    now: datetime
+    unmessaged: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    `effect`: credits the account is off by, + too much, − too little. `settled`: a correction has
+    made it good; it is shown and alarms nobody.
+    """
+
+    code: Code
+    job_id: str | None
+    account_id: str | None
+    row_ids: tuple[str, ...]
+    effect: int
+    repairable: bool
+    detail: str
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A case with one job at most, sorted for the checks.
+
+    `cost` is what was charged by the job's charge row; `assumed` is the same, else the job
+    document's own cost, else what a refund row gives back: good enough to say how much is off.
+    """
+
+    case: Case
+    job: Job | None
+    rows: tuple[Row, ...]
+    kept: dict[str, Row]
+    cost: int | None
+    assumed: int | None
+
+    @property
+    def state(self) -> State | None:
+        """The state that the flags spell; None without a job."""
+        return None if self.job is None else state(self.job)
+
+    @property
+    def plain_flags(self) -> bool:
+        """Whether the job's flags spell a state that a path leads to."""
+        return self.state in {State.CHARGED, State.REFUNDED, State.RECLAIMED}
+
+    def right(self, row_type: str) -> int | None:
+        """The amount that a step row of this job must have; None where nothing tells it."""
+        if self.assumed is None:
+            return None
+        return self.assumed if row_type == RowType.REFUND else -self.assumed
+
+    def stands_right(self, row_type: RowType) -> bool:
+        """Whether the row of this type stands with the amount that the charge row pins."""
+        row = self.kept.get(row_type)
+        return row is not None and self.cost is not None and row.amount == self.right(row_type)
+
+    def account(self, row: Row | None = None) -> str | None:
+        """Whose it is: the row's own account, else the job's, else that of any row."""
+        owners = [
+            None if row is None else row.account,
+            None if self.job is None else self.job.account,
+        ]
+        owners += [one.account for one in self.rows]
+        return next((owner.text for owner in owners if owner is not None), None)
+
+    def finding(
+        self,
+        code: Code,
+        detail: str,
+        *,
+        rows: Iterable[Row] = (),
+        effect: int = 0,
+        repairable: bool = False,
+    ) -> Finding:
+        """A finding about this job and these of its rows."""
+        named = tuple(rows)
+        return Finding(
+            code=code,
+            job_id=self.case.job_id,
+            account_id=self.account(named[0] if named else None),
+            row_ids=tuple(row.id.text for row in named),
+            effect=effect,
+            repairable=repairable,
+            detail=detail,
+        )
+
+    def command(self, verb: str) -> str:
+        """A command about this job, ready to be pasted."""
+        job = shlex.quote(self.case.job_id or "")
+        match verb:
+            case "correct":
+                return f"`ledgerctl ledger correct {job} --reason TEXT`"
+            case "repair":
+                return f"`ledgerctl ledger repair --job {job}`"
+            case _:
+                return f"`ledgerctl job {verb} {job}`"
+
+
+def facts_of(case: Case, job: Job | None) -> Facts:
+    """The case as seen from one of its jobs, or from none.
+
+    Two jobs of one id text, under two types, have the rows of their own type each.
+    """
+    rows = case.rows
+    if job is not None and len(case.jobs) > 1:
+        rows = tuple(row for row in rows if row.job is None or row.job.kind == job.id.kind)
+    kept: dict[str, Row] = {}
+    whole_cost = job.cost if job is not None and isinstance(job.cost, int) else None
+    charge = keep(rows, RowType.CHARGE, job, None if whole_cost is None else -whole_cost)
+    cost = abs(charge.amount) if charge is not None and isinstance(charge.amount, int) else None
+    assumed = cost if cost is not None else whole_cost
+    if assumed is None:
+        refunds = [row.amount for row in of_type(rows, RowType.REFUND)]
+        assumed = next((abs(amount) for amount in refunds if isinstance(amount, int)), None)
+    if charge is not None:
+        kept[RowType.CHARGE] = charge
+    for row_type, sign in ((RowType.REFUND, 1), (RowType.RECLAIM, -1)):
+        row = keep(rows, row_type, job, None if assumed is None else sign * assumed)
+        if row is not None:
+            kept[row_type] = row
+    return Facts(case, job, rows, kept, cost, assumed)
+
+
+def keep(rows: Sequence[Row], row_type: RowType, job: Job | None, right: int | None) -> Row | None:
+    """The one of several rows of a type that counts as the row: ours, else the right one, else the first."""
+    found = of_type(rows, row_type)
+    if len(found) < 2:  # noqa: PLR2004  # one row needs no choosing
+        return found[0] if found else None
+    ours = None if job is None else row_id(job.id, row_type)
+    return min(found, key=lambda row: (row.id.text != ours, row.amount != right))
+
+
+def words(row: Row) -> str:
+    """A row in words: its type, its amount and its id."""
+    return f"{row.type} row {row.id.text} ({shown(row.amount)})"
+
+
+def shown(amount: Amount) -> str:
+    """An amount with its sign, or what stands in its place."""
+    return f"{amount:+d}" if isinstance(amount, int) else amount.shown
+
+
+# the checks: flags against rows
+
+
+def missing_row(facts: Facts) -> Iterator[Finding]:
+    """A flag is set and its row does not stand."""
+    job = facts.job
+    if job is None or not facts.plain_flags:
+        return
+    for flag, at, row_type in flags_of(job):
+        if flag is not Flag.SET or row_type in facts.kept:
+            continue
+        amount = facts.right(row_type)
+        decision = (decide_refund if row_type == RowType.REFUND else decide_reclaim)(
+            job, facts.rows
+        )
+        repairable = isinstance(decision, Append)
+        since = f" since {format_time(at)}" if at else ""
+        how = f"{facts.command('repair')} appends it"
+        if not isinstance(decision, Append):
+            how = f"{decision.detail}; {facts.command('correct')}"
+        yield facts.finding(
+            Code.MISSING_ROW,
+            f"{flag_name(row_type)} is set{since} and the {row_type} row"
+            f"{'' if amount is None else f' of {amount:+d}'} is missing: {how}",
+            effect=-(amount or 0),
+            repairable=repairable,
+        )
+
+
+def unflagged_row(facts: Facts) -> Iterator[Finding]:
+    """A refund or reclaim row stands whose flag is clear."""
+    job = facts.job
+    if job is None or not facts.plain_flags:
+        return
+    rows = [
+        facts.kept[row_type]
+        for flag, _, row_type in flags_of(job)
+        if flag is Flag.CLEAR and row_type in facts.kept
+    ]
+    if not rows:
+        return
+    proven = all(proves(facts, RowType(row.type)) for row in rows)
+    names = " and ".join(flag_name(row.type) for row in rows)
+    how = f"{facts.command('repair')} sets it" if proven else facts.command("correct")
+    yield facts.finding(
+        Code.UNFLAGGED_ROW,
+        f"{' and '.join(words(row) for row in rows)} stands and {names} is not set: {how}",
+        rows=rows,
+        effect=sum(facts.right(row.type) or 0 for row in rows),
+        repairable=proven,
+    )
+
+
+def proves(facts: Facts, row_type: RowType) -> bool:
+    """Whether the rows prove that this step was taken: its row stands right, and what it follows."""
+    if not facts.stands_right(row_type):
+        return False
+    if row_type == RowType.REFUND:
+        return True
+    refunded = facts.job is not None and facts.job.refunded is Flag.SET
+    return refunded or facts.stands_right(RowType.REFUND)
+
+
+def duplicate_row(facts: Facts) -> Iterator[Finding]:
+    """More than one row of a step that can be taken once."""
+    if facts.job is None:
+        return
+    for row_type in STEP_TYPES:
+        rows = of_type(facts.rows, row_type)
+        if len(rows) < 2:  # noqa: PLR2004  # two are one too many
+            continue
+        kept = facts.kept[row_type]
+        others = [row for row in rows if row is not kept]
+        yield facts.finding(
+            Code.DUPLICATE_ROW,
+            f"{len(rows)} {row_type} rows: besides {words(kept)} also"
+            f" {', '.join(words(row) for row in others)}: {facts.command('correct')}",
+            rows=(kept, *others),
+            effect=total(row.amount for row in others),
+        )
+
+
+def wrong_sign(facts: Facts) -> Iterator[Finding]:
+    """A row's sign contradicts its type: a charge adds, or a refund takes."""
+    if facts.job is None:
+        return
+    for row_type, row in facts.kept.items():
+        if has_wrong_sign(row):
+            right = facts.right(row_type) or 0
+            yield facts.finding(
+                Code.WRONG_SIGN,
+                f"{words(row)} has the sign of its opposite, {right:+d} would be right:"
+                f" {facts.command('correct')}",
+                rows=(row,),
+                effect=int_of(row.amount) - right,
+            )
+
+
+def has_wrong_sign(row: Row) -> bool:
+    """Whether a step row takes where it gives, or the other way round."""
+    amount = int_of(row.amount)
+    return amount < 0 if row.type == RowType.REFUND else amount > 0
+
+
+def wrong_amount(facts: Facts) -> Iterator[Finding]:
+    """A refund or reclaim row is not the inverse of the charge row, or the same again."""
+    if facts.job is None:
+        return
+    for row_type in (RowType.REFUND, RowType.RECLAIM):
+        row = facts.kept.get(row_type)
+        right = facts.right(row_type)
+        if row is None or right is None or row.amount == right:
+            continue
+        if isinstance(row.amount, int) and not has_wrong_sign(row):
+            yield facts.finding(
+                Code.WRONG_AMOUNT,
+                f"{words(row)} must be {right:+d}, as charged: {facts.command('correct')}",
+                rows=(row,),
+                effect=row.amount - right,
+            )
+
+
+def missing_charge(facts: Facts) -> Iterator[Finding]:
+    """A flag is set or a refund or reclaim row stands, and no charge row does."""
+    job = facts.job
+    if job is None or RowType.CHARGE in facts.kept:
+        return
+    followers = [facts.kept[one] for one in (RowType.REFUND, RowType.RECLAIM) if one in facts.kept]
+    if followers or Flag.SET in (job.refunded, job.reclaimed):
+        yield facts.finding(
+            Code.MISSING_CHARGE,
+            "the job was refunded or reclaimed and has no charge row; no command writes a charge"
+            f" after the fact: look at it with {facts.command('show')}",
+            rows=followers,
+            effect=facts.assumed or 0,
+        )
+
+
+def corrupt_flags(facts: Facts) -> Iterator[Finding]:
+    """Reclaimed without ever having been refunded: no path leads there."""
+    if facts.state is State.CORRUPT:
+        proven = proves(facts, RowType.RECLAIM)
+        how = f"{facts.command('repair')} sets is_refunded" if proven else by_hand(facts)
+        yield facts.finding(
+            Code.CORRUPT_FLAGS,
+            f"is_reclaimed is set and is_refunded is not: {how}",
+            repairable=proven,
+        )
+
+
+def bad_flags(facts: Facts) -> Iterator[Finding]:
+    """A flag is neither true, false, null nor absent."""
+    job = facts.job
+    if job is None or facts.state is not State.BAD_FLAGS:
+        return
+    bad = [row_type for flag, _, row_type in flags_of(job) if flag is Flag.BAD]
+    proven = all(proves(facts, row_type) for row_type in bad)
+    how = f"{facts.command('repair')} sets it" if proven else by_hand(facts)
+    names = " and ".join(flag_name(row_type) for row_type in bad)
+    yield facts.finding(
+        Code.BAD_FLAGS, f"{names} is neither true nor false: {how}", repairable=proven
+    )
+
+
+def by_hand(facts: Facts) -> str:
+    """What to do where no command may decide."""
+    return f"the rows do not prove what is true; look with {facts.command('show')}, then set it by hand"
+
+
+def flags_missing(facts: Facts) -> Iterator[Finding]:
+    """A flag is absent or null: it counts as false here, and other programs may never match it."""
+    if facts.job is not None and not facts.job.flags_present:
+        yield facts.finding(
+            Code.FLAGS_MISSING,
+            "a flag is absent or null; a filter for false never finds such a job:"
+            f" {facts.command('repair')} sets it",
+            repairable=True,
+        )
+
+
+def flag_time(facts: Facts) -> Iterator[Finding]:
+    """A flag without its time, or a time without its flag."""
+    if facts.job is None:
+        return
+    for flag, at, row_type in flags_of(facts.job):
+        name = flag_name(row_type)
+        row = facts.kept.get(row_type)
+        if flag is Flag.SET and at is None:
+            dated = row is not None and row.created_at is not None
+            how = f"{facts.command('repair')} takes it from the row" if dated else by_hand(facts)
+            yield facts.finding(
+                Code.FLAG_TIME, f"{name} is set and its time is missing: {how}", repairable=dated
+            )
+        if flag is Flag.CLEAR and at is not None:
+            proven = proves(facts, row_type)
+            how = f"{facts.command('repair')} sets it" if proven else by_hand(facts)
+            yield facts.finding(
+                Code.FLAG_TIME,
+                f"{name} is not set and has the time {format_time(at)}: {how}",
+                repairable=proven,
+            )
+
+
+def flags_of(job: Job) -> tuple[tuple[Flag, datetime | None, RowType], ...]:
+    """The job's two flags, each with its time and the type of the row that it stands for."""
+    return (
+        (job.refunded, job.refunded_at, RowType.REFUND),
+        (job.reclaimed, job.reclaimed_at, RowType.RECLAIM),
+    )
+
+
+def flag_name(row_type: str) -> str:
+    """The field of the flag that stands for a row of this type."""
+    return "is_refunded" if row_type == RowType.REFUND else "is_reclaimed"
+
+
+# the checks: the job's own figures
+
+
+def bad_cost(facts: Facts) -> Iterator[Finding]:
+    """The job's cost is not a whole number of credits, 0 or more."""
+    if facts.job is not None and not (isinstance(facts.job.cost, int) and facts.job.cost >= 0):
+        cost = facts.job.cost
+        yield facts.finding(
+            Code.BAD_COST,
+            f"the job's cost is {shown(cost).lstrip('+')}, not a whole number of credits; amounts"
+            f" come from the charge row, {facts.command('show')} shows it",
+        )
+
+
+def cost_mismatch(facts: Facts) -> Iterator[Finding]:
+    """The job's cost is not what its charge row took."""
+    job, charge = facts.job, facts.kept.get(RowType.CHARGE)
+    if job is None or charge is None or not isinstance(job.cost, int) or facts.cost is None:
+        return
+    if job.cost >= 0 and job.cost != facts.cost:
+        yield facts.finding(
+            Code.COST_MISMATCH,
+            f"the job's cost is {job.cost} and {facts.cost} was charged; refunds and reclaims go"
+            f" by the charge row, {facts.command('show')} shows both",
+            rows=(charge,),
+        )
+
+
+def refunded_but_succeeded(facts: Facts) -> Iterator[Finding]:
+    """The job succeeded and its refund was never taken back: a reclaim candidate."""
+    if facts.job is None or facts.state is not State.REFUNDED or facts.job.status != SUCCEEDED:
+        return
+    refund = facts.kept.get(RowType.REFUND)
+    yield facts.finding(
+        Code.REFUNDED_BUT_SUCCEEDED,
+        f"the job succeeded and was refunded: {facts.command('reclaim')} takes the refund back",
+        rows=() if refund is None else (refund,),
+        effect=facts.assumed or 0,
+    )
+
+
+def mixed_id_types(facts: Facts) -> Iterator[Finding]:
+    """One id is stored under two types: a program that looks it up by one never finds the other."""
+    case = facts.case
+    kinds: dict[str, None] = dict.fromkeys(job.id.kind for job in case.jobs)
+    kinds |= dict.fromkeys(row.job.kind for row in case.rows if row.job is not None)
+    if len(kinds) < 2 or (case.jobs and facts.job is not case.jobs[0]):  # noqa: PLR2004  # two types
+        return
+    odd = [
+        row for row in case.rows if row.job and case.jobs and row.job.kind != case.jobs[0].id.kind
+    ]
+    yield facts.finding(
+        Code.MIXED_ID_TYPES,
+        f"the id is stored as {' and as '.join(sorted(kinds))}: rows are found here whichever way,"
+        f" other programs may miss them; look with {facts.command('show')}",
+        rows=odd,
+    )
+
+
+# the checks: each row by itself
+
+
+def orphan_row(facts: Facts) -> Iterator[Finding]:
+    """A row names a job that does not exist, or is of a job's step and names none."""
+    if facts.job is not None:
+        return
+    for row in facts.rows:
+        if row.job is None and row.type not in JOB_TYPES:
+            continue
+        why = (
+            "names no job" if row.job is None else f"names job {row.job.text}, which does not exist"
+        )
+        yield facts.finding(
+            Code.ORPHAN_ROW,
+            f"{words(row)} {why}; it counts in the balance, and a grant or the job's document"
+            " makes it good",
+            rows=(row,),
+            effect=int_of(row.amount),
+        )
+
+
+def bad_amount(facts: Facts) -> Iterator[Finding]:
+    """A row's amount cannot be summed: it is left out of every balance."""
+    for row in facts.rows:
+        if isinstance(row.amount, int):
+            continue
+        counts = facts.job is not None and facts.kept.get(row.type) is row
+        right = (facts.right(row.type) or 0) if counts else 0
+        how = facts.command("correct") if right else "a grant makes it good"
+        yield facts.finding(
+            Code.BAD_AMOUNT,
+            f"the amount of {row.type} row {row.id.text} is {row.amount.shown}"
+            f" ({row.amount.why}); it counts as 0: {how}",
+            rows=(row,),
+            effect=-right,
+        )
+
+
+def undated_row(facts: Facts) -> Iterator[Finding]:
+    """A row's created_at is not a date, so that no day and no window holds it."""
+    for row in facts.rows:
+        if row.created_at is None:
+            yield facts.finding(
+                Code.UNDATED_ROW,
+                f"{words(row)} has no usable date; it counts in the balance, on no day; its writer"
+                " must be mended, the row stays as it is",
+                rows=(row,),
+            )
+
+
+def future_row(facts: Facts) -> Iterator[Finding]:
+    """A row is dated after now."""
+    for row in facts.rows:
+        if row.created_at is not None and row.created_at > facts.case.now + FUTURE_SLACK:
+            yield facts.finding(
+                Code.FUTURE_ROW,
+                f"{words(row)} is dated {format_time(row.created_at)}, which is yet to come; its"
+                " writer's clock must be mended, the row stays as it is",
+                rows=(row,),
+            )
+
+
+def missing_message(facts: Facts) -> Iterator[Finding]:
+    """A row that carries an operation id has no message in the outbox."""
+    for row in facts.rows:
+        if row.id.text in facts.case.unmessaged:
+            how = facts.command("repair") if facts.case.job_id else "`ledgerctl ledger repair`"
+            yield facts.finding(
+                Code.MISSING_MESSAGE,
+                f"{words(row)} has no message in the outbox: {how} puts it there",
+                rows=(row,),
+                repairable=True,
+            )
+
+
+def int_of(amount: Amount) -> int:
+    """The amount as it counts in a balance."""
+    return amount if isinstance(amount, int) else 0
+
+
+Check = Callable[[Facts], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    missing_row,
+    unflagged_row,
+    duplicate_row,
+    wrong_amount,
+    wrong_sign,
+    missing_charge,
+    orphan_row,
+    corrupt_flags,
+    bad_flags,
+    flags_missing,
+    flag_time,
+    bad_amount,
+    bad_cost,
+    cost_mismatch,
+    undated_row,
+    future_row,
+    mixed_id_types,
+    missing_message,
+    refunded_but_succeeded,
+)
+
+
+def audit(case: Case) -> list[Finding]:
+    """Everything that is wrong with this case, in the order of the checks."""
+    found: list[Finding] = []
+    for job in case.jobs or (None,):
+        facts = facts_of(case, job)
+        found += corrected(facts, [one for check in CHECKS for one in check(facts)])
+    return found
+
+
+# corrections
+
+
+CORRECTABLE = DISAGREEMENTS - {Code.CORRUPT_FLAGS, Code.BAD_FLAGS}
+
+
+def can_be_corrected(finding: Finding) -> bool:
+    """Whether a correction is what makes this finding good, because a repair cannot."""
+    return finding.code in CORRECTABLE and not finding.repairable
+
+
+def corrected(facts: Facts, found: list[Finding]) -> list[Finding]:
+    """The findings with what the job's correction rows have made good taken out of their effects."""
+    corrections = [row for row in of_type(facts.rows, RowType.CORRECTION) if facts.job is not None]
+    if not corrections:
+        return found
+    given = total(row.amount for row in corrections)
+    off = sum(one.effect for one in found if can_be_corrected(one)) + given
+    if off == 0:
+        return [made_good(one) if can_be_corrected(one) else one for one in found]
+    at = next((at for at, one in enumerate(found) if can_be_corrected(one)), None)
+    if at is not None:
+        first = found[at]
+        return [*found[:at], replace(first, effect=first.effect + given), *found[at + 1 :]]
+    over = facts.finding(
+        Code.WRONG_AMOUNT,
+        f"{', '.join(words(row) for row in corrections)} leave the job {off:+d} off its right net:"
+        f" {facts.command('correct')}",
+        rows=corrections,
+        effect=off,
+    )
+    return [*found, over]
+
+
+def made_good(finding: Finding) -> Finding:
+    """A finding whose effect a correction row has undone."""
+    settled = finding.code in MADE_GOOD or finding.code is Code.UNFLAGGED_ROW
+    detail = f"{finding.detail.split(': `ledgerctl')[0]}; a correction row makes it good"
+    return replace(finding, effect=0, settled=settled, detail=detail)
+
+
+# what a whole job comes to
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the rows of one job come to: whole credits."""
+
+    net: int  # of every row of the job
+    expected: int | None  # by the charge row; None where nothing tells it
+    findings: tuple[Finding, ...]
+
+    @property
+    def consistent(self) -> bool:
+        """Whether flags and rows tell one story, and the rows net what they should."""
+        return not any(one.code in DISAGREEMENTS and not one.settled for one in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """One job's whole page. `queues` is None where Redis could not be asked; `queues_why` says why."""
+
+    job: Job
+    rows: tuple[Row, ...]
+    verdict: Verdict
+    queues: dict[str, int] | None
+    queues_why: str = ""
+
+
+def judge(case: Case) -> Verdict:
+    """What one job's rows come to, what they should, and what is wrong."""
+    job = case.jobs[0] if case.jobs else None
+    facts = facts_of(case, job)
+    return Verdict(
+        net=total(row.amount for row in facts.rows),
+        expected=right_net(facts),
+        findings=tuple(audit(case)),
+    )
+
+
+def right_net(facts: Facts) -> int | None:
+    """What the job's rows must come to by its state and its charge row."""
+    match facts.state:
+        case State.REFUNDED:
+            return 0
+        case State.CHARGED | State.RECLAIMED:
+            return None if facts.cost is None else -facts.cost
+        case _:
+            return None
+
+
+def unmessaged(rows: Iterable[Row], messages: set[str]) -> frozenset[str]:
+    """The rows that carry an operation id and have no message among these."""
+    return frozenset(
+        row.id.text for row in rows if row.operation_id is not None and row.id.text not in messages
+    )

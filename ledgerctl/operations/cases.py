@@ -1,0 +1,44 @@
+"""Everything the stores hold under some job ids, put together for the audit."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from ledgerctl.domain.audit import Case, unmessaged
+from ledgerctl.domain.jobs import Job
+from ledgerctl.domain.rows import Row
+from ledgerctl.stores.connections import Stores
+
+
+def load(
+    stores: Stores, texts: Sequence[str], *, now: datetime | None = None, session: Any = None
+) -> list[Case]:
+    """The cases of these job ids, in this order; an id without job and rows has an empty case.
+
+    Jobs are read before rows: a row that is missing here was missing after its flag was seen.
+    """
+    jobs: dict[str, list[Job]] = {text: [] for text in texts}
+    rows: dict[str, list[Row]] = {text: [] for text in texts}
+    for job in stores.jobs.named(texts, session):
+        jobs.setdefault(job.id.text, []).append(job)
+    for row in stores.ledger.of_jobs(texts, session):
+        if row.job is not None:
+            rows.setdefault(row.job.text, []).append(row)
+    missing = without_message(stores, (row for some in rows.values() for row in some))
+    moment = now or stores.mongo.now()
+    return [
+        Case(text, tuple(jobs[text]), tuple(rows[text]), moment, missing & ids(rows[text]))
+        for text in texts
+    ]
+
+
+def without_message(stores: Stores, rows: Iterable[Row]) -> frozenset[str]:
+    """The ids of those rows that carry an operation id and whose message does not stand."""
+    carrying = [row for row in rows if row.operation_id is not None]
+    standing = stores.outbox.standing([row.id.text for row in carrying])
+    return unmessaged(carrying, standing)
+
+
+def ids(rows: Iterable[Row]) -> set[str]:
+    """The ids of these rows."""
+    return {row.id.text for row in rows}

@@ -1,0 +1,77 @@
+"""One job's page: document, rows, verdict and queues."""
+
+from typing import Any
+
+from ledgerctl.domain.audit import Finding, JobPage
+from ledgerctl.render.report import Column, Kind, Record, Report, record
+from ledgerctl.render.views.job import job_record, row_record
+
+COLUMNS = (
+    Column("job_id", kind=Kind.ID),
+    Column("account_id", kind=Kind.ID),
+    Column("cost", kind=Kind.AMOUNT),
+    Column("status"),
+    Column("state"),
+    Column("is_refunded", kind=Kind.FLAG),
+    Column("refunded_at", kind=Kind.TIME),
+    Column("is_reclaimed", kind=Kind.FLAG),
+    Column("reclaimed_at", kind=Kind.TIME),
+    Column("created_at", kind=Kind.TIME),
+    Column("net", kind=Kind.AMOUNT),
+    Column("expected_net", kind=Kind.AMOUNT),
+    Column("consistent", kind=Kind.FLAG),
+    Column("problems"),
+    Column("queues"),
+)
+ROW_COLUMNS = (
+    Column("row_id", kind=Kind.ID),
+    Column("created_at", kind=Kind.TIME),
+    Column("type"),
+    Column("amount", kind=Kind.AMOUNT),
+    Column("reason"),
+)
+FINDING_COLUMNS = (Column("code"), Column("effect", kind=Kind.AMOUNT), Column("detail"))
+QUEUES = ("retry", "processing", "dead_letter")
+
+
+def job_document(page: JobPage) -> dict[str, Any]:
+    """The document of `job show`. Source: contract, section 3, job."""
+    verdict = page.verdict
+    return job_record(page.job) | {
+        "rows": [row_record(row) for row in page.rows],
+        "net": verdict.net,
+        "expected_net": verdict.expected,
+        "consistent": verdict.consistent,
+        "problems": list(dict.fromkeys(str(one.code) for one in verdict.findings)),
+        "queues": page.queues or dict.fromkeys(QUEUES),
+        "findings": [finding_record(one) for one in verdict.findings],
+    }
+
+
+def finding_record(finding: Finding) -> dict[str, Any]:
+    """One finding of the audit. Source: contract, section 3, ledger."""
+    return {
+        "code": str(finding.code),
+        "job_id": finding.job_id,
+        "account_id": finding.account_id,
+        "row_ids": list(finding.row_ids),
+        "effect": finding.effect,
+        "repairable": finding.repairable,
+        "settled": finding.settled,
+        "detail": finding.detail,
+    }
+
+
+def job_page(page: JobPage) -> Report:
+    """One job's whole page; a problem is shown and leaves exit 0: the audit is what alarms."""
+    document: dict[str, Any] = job_document(page)
+    notes = [f"the queues are not known: {page.queues_why}"] if page.queues_why else []
+    sections = [Report(ROW_COLUMNS, rows(document), head=("Rows:",), empty="No rows.")]
+    if document["findings"]:
+        sections.append(Report(FINDING_COLUMNS, document["findings"], head=("Problems:",)))
+    return record(document, columns=COLUMNS, notes=notes, sections=sections)
+
+
+def rows(document: dict[str, Any]) -> list[Record]:
+    """The job's rows."""
+    return list(document["rows"])
