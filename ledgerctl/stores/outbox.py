@@ -1,16 +1,24 @@
 """The outbox: one message for each appended ledger row, under the row's own id."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError
 
+from ledgerctl.domain.inbox import KEY, TENANT, Message
 from ledgerctl.domain.rows import NewRow, Row
-from ledgerctl.stores.codec import candidates, from_id, to_id, to_number
+from ledgerctl.stores.codec import candidates, from_id, to_id, to_number, to_text, to_time
 from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.inbox import measure, measuring, without_collisions
 
 TOPIC = "ledger.appended"
+SCAN_MAX = 20_000  # messages that are looked through for a key where no index serves
+NO_DATE: list[Document] = [  # spelled as ranges, which the index on created_at serves
+    {"created_at": None},
+    {"created_at": {"$type": ["string", "int", "long", "double", "decimal", "object"]}},
+]
 
 
 class Outbox:
@@ -19,6 +27,7 @@ class Outbox:
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._messages = mongo.collection("outbox")
+        self._key_name: str | None = None
 
     def add(self, row: NewRow | Row, session: ClientSession | None = None) -> bool:
         """Put the message of this row, at most once; False when it stands there already.
@@ -47,6 +56,75 @@ class Outbox:
             found = self._messages.find({"_id": {"$in": values}}, {"_id": 1})
             return {to_id(document["_id"]).text for document in found}
 
+    # reading
+
+    def after(
+        self, position: "Position", *, topic: str | None, limit: int
+    ) -> list[tuple[Message, "Position"]]:
+        """The next messages by creation time and id, each with its own position."""
+        query: Document = {"$or": position.query()}
+        if topic is not None:
+            query["topic"] = topic
+        with self._mongo.reading("read the outbox"):
+            found = self._messages.find(query).sort([("created_at", 1), ("_id", 1)]).limit(limit)
+            return [(to_message(one), position.of(one)) for one in found]
+
+    def undated(self, *, topic: str | None, after: Any, limit: int) -> list[tuple[Message, Any]]:
+        """Messages whose created_at is no date, by id, each with its `_id`."""
+        parts: list[Document] = [{"$or": NO_DATE}]
+        if topic is not None:
+            parts.append({"topic": topic})
+        if after is not None:
+            parts.append({"$expr": {"$gt": ["$_id", {"$literal": after}]}})
+        with self._mongo.reading("read the outbox"):
+            found = self._messages.find({"$and": parts}).sort("_id", 1).limit(limit)
+            return [(to_message(one), one["_id"]) for one in found]
+
+    def of_keys(self, keys: Iterable[Any]) -> list[Message]:
+        """The messages of these keys."""
+        return [to_message(one) for one in self.documents(list(keys))]
+
+    def documents(self, keys: Sequence[Any], fields: Sequence[str] = ()) -> list[Document]:
+        """The documents of these keys, whole or with only some fields."""
+        projection = without_collisions(dict.fromkeys([KEY, *fields], 1)) if fields else None
+        with self._mongo.reading("read the outbox"):
+            return list(self._messages.find({self._key_field(): {"$in": list(keys)}}, projection))
+
+    def of_text(self, key: str) -> list[Document]:
+        """The documents whose key is spelled like this text."""
+        return self.documents(candidates(key))
+
+    def _key_field(self) -> str:
+        """The field that holds the key: `_id` stands in for it where only that has an index."""
+        if self._key_name is None:
+            indexes = self._messages.index_information().values()
+            served = any(index["key"][0][0] == KEY for index in indexes)
+            small = served or self._messages.estimated_document_count() <= SCAN_MAX
+            self._key_name = KEY if small else "_id"
+        return self._key_name
+
+    # the audit
+
+    def count(self, topic: str | None = None) -> int:
+        """How many messages there are."""
+        with self._mongo.reading("count the outbox"):
+            return self._messages.count_documents({} if topic is None else {"topic": topic})
+
+    def filled(self, fields: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """How many messages there are, and in how many each field holds something."""
+        with self._mongo.reading("measure the outbox"):
+            return measure(self._messages.aggregate(measuring(fields), allowDiskUse=True), fields)
+
+    def shared_keys(self) -> Iterator[list[Document]]:
+        """The messages that share a key with another one, key by key."""
+        pipeline: list[Document] = [
+            {"$group": {"_id": f"${KEY}", "messages": {"$sum": 1}}},
+            {"$match": {"messages": {"$gt": 1}}},
+        ]
+        with self._mongo.reading("look for shared keys in the outbox"):
+            for one in self._messages.aggregate(pipeline, allowDiskUse=True):
+                yield list(self._messages.find({KEY: {"$eq": one["_id"]}}))
+
     def has(self, row_id: str) -> bool:
         """Whether the message of this row stands there."""
         with self._mongo.reading("read the outbox"):
@@ -72,3 +150,36 @@ def message_of(row: NewRow | Row) -> Document:
         },
         "created_at": row.recorded_at or row.created_at,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the outbox's order, by created_at and then `_id`; the next one lies behind it."""
+
+    at: Any  # a date; one beyond Python's years stays as the driver gave it
+    id: Any = None  # None: before every message of that instant
+
+    def query(self) -> list[Document]:
+        """The alternatives that together match everything behind this place."""
+        if self.id is None:
+            return [{"created_at": {"$gte": self.at}}]
+        behind = {"$expr": {"$gt": ["$_id", {"$literal": self.id}]}}  # across types, as sorting is
+        return [{"created_at": {"$gt": self.at}}, {"created_at": self.at, **behind}]
+
+    def of(self, document: Document) -> "Position":
+        """The place of a document that was found behind this one."""
+        return Position(document.get("created_at", self.at), document["_id"])
+
+
+def to_message(document: Document) -> Message:
+    """A message as our record; one without a key is known by its `_id`."""
+    key = document.get(KEY)
+    key = document["_id"] if key is None else key
+    return Message(
+        id=to_id(key),
+        key=key,
+        tenant=document.get(TENANT),
+        topic=to_text(document.get("topic")),
+        payload=document.get("payload"),
+        created_at=to_time(document.get("created_at")),
+    )

@@ -1,0 +1,340 @@
+"""Claims of messages: what a duplicate rejection means, what is stuck, which look-ups can work."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from ledgerctl.domain.ids import Id
+from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.domain.times import shifted
+from ledgerctl.errors import UsageError
+
+CLAIM_FOR = timedelta(seconds=60)  # how long a claim stands before it counts as abandoned
+ERROR_CHARACTERS_MAX = 500
+
+GROUP = "consumer_group"
+KEY = "message_key"
+TENANT = "tenant_id"
+
+
+class Status(StrEnum):
+    """What an inbox row says of its message and group. Source: contract, section 2, inbox."""
+
+    CLAIMED = "claimed"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the outbox; `key` is the value as stored, `id` what people read and type."""
+
+    id: Id
+    key: Any
+    tenant: Any = None
+    topic: str | None = None
+    payload: Any = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An inbox row as it was read, and the server's time of the reading.
+
+    `fence` holds the very values that a conditional update must find again. A count that is no
+    whole number from 0 on reads as 0, a time that is no date as None.
+    """
+
+    row: Any
+    group: str
+    message: Id
+    status: str
+    attempts: int
+    deliveries: int
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+    claimed_until: datetime | None
+    not_before: datetime | None
+    completed_at: datetime | None
+    last_error: str | None
+    now: datetime
+    fence: Mapping[str, Any] = field(default_factory=dict)
+    claimed_by: str | None = None
+
+
+class Verdict(StrEnum):
+    """What stands behind a duplicate rejection; only DUE and EXPIRED may be taken."""
+
+    DONE = "done"  # processed: succeeded with completed_at
+    UNMARKED = "unmarked"  # succeeded without completed_at: nobody knows; left until settled
+    HELD = "held"  # a live claim: somebody is at it
+    WAITING = "waiting"  # failed, not yet due
+    DEAD = "dead"  # at the cap; waits for a person
+    DUE = "due"  # failed and due
+    EXPIRED = "expired"  # claimed by somebody who did not come back
+
+
+TAKEABLE = frozenset({Verdict.DUE, Verdict.EXPIRED})
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to handle one message for one group, until somebody takes it over.
+
+    `attempts` counts the failures so far, this handling not included. `token` and `attempts`
+    fence every later write; `until` is the server's time at which the claim lapses.
+    """
+
+    row: Any
+    message: Message
+    group: str
+    token: str
+    attempts: int
+    claimed_at: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A message that was not claimed, and what stands in the way."""
+
+    message: Message
+    verdict: Verdict
+    buried: bool = False  # this very look found the cap reached and marked the row dead
+
+
+class Finish(StrEnum):
+    """What became of the end of a handling."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # counted; tried again when due
+    DEAD = "dead"  # counted; that was the last attempt
+    SUPERSEDED = "superseded"  # somebody newer has it or finished it; nothing was written
+
+
+def judge(standing: Standing, claim_for: timedelta = CLAIM_FOR) -> Verdict:
+    """What a row that rejected a claim means; every row has exactly one meaning.
+
+    A duplicate rejection alone says neither "done" nor "somebody has it". A claim without
+    `claimed_until` counts from when it was last seen. Source: contract, section 3, inbox.
+    """
+    match standing.status:
+        case Status.SUCCEEDED:
+            return Verdict.UNMARKED if standing.completed_at is None else Verdict.DONE
+        case Status.DEAD:
+            return Verdict.DEAD
+        case Status.FAILED:
+            due = standing.not_before is None or standing.not_before <= standing.now
+            return Verdict.DUE if due else Verdict.WAITING
+        case _:
+            until = lapses_at(standing, claim_for)
+            return Verdict.HELD if until is not None and until > standing.now else Verdict.EXPIRED
+
+
+def lapses_at(standing: Standing, claim_for: timedelta) -> datetime | None:
+    """When a claim lapses; None where its row holds no time at all, so that it has lapsed."""
+    if standing.claimed_until is not None:
+        return standing.claimed_until
+    seen = standing.last_seen_at or standing.first_seen_at
+    return None if seen is None else shifted(seen, claim_for)
+
+
+def attempts_after_take(standing: Standing, verdict: Verdict) -> int:
+    """The attempts of a row that is taken: an abandoned claim counts as a failed attempt."""
+    return standing.attempts + (verdict is Verdict.EXPIRED)
+
+
+def is_processed(standing: Standing) -> bool:
+    """Whether the message is processed for the group. Source: contract, section 2, inbox."""
+    return standing.status == Status.SUCCEEDED and standing.completed_at is not None
+
+
+def short_error(text: str) -> str:
+    """An error as a row keeps it: one bounded line."""
+    line = " ".join(text.split())
+    cut = line[:ERROR_CHARACTERS_MAX]
+    return cut or "failed without a word"
+
+
+# what is stuck
+
+
+class Why(StrEnum):
+    """Why a row is stuck."""
+
+    NOT_COMPLETED = "not_completed"
+    DELIVERED_AGAIN = "delivered_again"  # after it was completed
+    TOO_MANY_DELIVERIES = "too_many_deliveries"
+
+
+def why_stuck(standing: Standing, older_than: timedelta, policy: RetryPolicy) -> tuple[Why, ...]:
+    """Why a row is stuck, by age and frequency, whatever `attempts` says; empty when it is not."""
+    return tuple(
+        why
+        for why, holds in (
+            (Why.NOT_COMPLETED, is_overdue(standing, older_than)),
+            (Why.DELIVERED_AGAIN, is_delivered_again(standing)),
+            (Why.TOO_MANY_DELIVERIES, standing.deliveries > policy.max_attempts),
+        )
+        if holds
+    )
+
+
+def is_overdue(standing: Standing, older_than: timedelta) -> bool:
+    """Whether a row has not been completed for that long; a dead one that was settled is let go."""
+    settled = standing.status == Status.DEAD and standing.completed_at is not None
+    if is_processed(standing) or settled:
+        return False
+    since = standing.first_seen_at or standing.last_seen_at
+    return since is None or shifted(since, older_than) <= standing.now
+
+
+def is_delivered_again(standing: Standing) -> bool:
+    """Whether a message was delivered again after it had been completed."""
+    seen, done = standing.last_seen_at, standing.completed_at
+    return seen is not None and done is not None and seen > done
+
+
+def every(standing: Standing) -> timedelta | None:
+    """How often a message comes back, on average; None when it came once."""
+    first, last = standing.first_seen_at, standing.last_seen_at
+    if first is None or last is None or standing.deliveries < 2 or last <= first:  # noqa: PLR2004  # two make an interval
+        return None
+    return (last - first) / (standing.deliveries - 1)
+
+
+# the audit
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One way to look a claim up, measured: on these fields, from each row's own message."""
+
+    fields: tuple[str, ...]
+    enforced: bool  # a unique index has exactly these fields
+    found: int = 0
+    missed: int = 0
+    without_message: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether claims may be looked up this way: it hits every row, and an index enforces it."""
+        return self.enforced and not self.missed
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """In how many documents a field holds something; absent, null and "" are empty."""
+
+    filled: int
+    empty: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One collection: its documents, and how full each field of a key is."""
+
+    rows: int
+    fields: Mapping[str, Filled]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something the audit has to say; `fails` when it makes the check exit 5."""
+
+    code: str
+    detail: str
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InboxAudit:
+    """Both halves of every key, measured against the stored documents."""
+
+    inbox: Measured
+    outbox: Measured
+    unique_indexes: tuple[tuple[str, ...], ...]
+    lookups: tuple[Lookup, ...]
+    unclaimed: Mapping[str, int]
+    problems: tuple[Problem, ...]
+
+    @property
+    def fails(self) -> bool:
+        """Whether the check found something."""
+        return any(problem.fails for problem in self.problems)
+
+
+def is_empty(value: object) -> bool:
+    """Whether a field's value is empty: absent, null or the empty text."""
+    return value is None or value == ""
+
+
+def parse_lookup(text: str) -> tuple[str, ...]:
+    """The fields of `--lookup a,b`. Raises UsageError for an empty, doubled or impossible name."""
+    fields = tuple(part.strip() for part in text.split(","))
+    wrong = [name for name in fields if not name or name.startswith("$") or "\x00" in name]
+    if wrong or len(set(fields)) != len(fields):
+        raise UsageError(
+            f"{text!r} names no look-up",
+            hint=f"give field names, each once, such as {GROUP},{KEY}",
+        )
+    return fields
+
+
+def default_lookups(unique: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """What is measured unasked: each unique index's fields, and (tenant, key)."""
+    return tuple(dict.fromkeys([*(unique or [(GROUP, KEY)]), (TENANT, KEY)]))
+
+
+def is_enforced(fields: Sequence[str], unique: Iterable[tuple[str, ...]]) -> bool:
+    """Whether a unique index has exactly these fields, in whatever order."""
+    return any(sorted(fields) == sorted(index) for index in unique)
+
+
+def problems_of(
+    lookups: Sequence[Lookup],
+    unique: Sequence[tuple[str, ...]],
+    *,
+    given: bool,
+    conflicting_keys: Sequence[str] = (),
+    conflicting: int = 0,
+) -> tuple[Problem, ...]:
+    """What is wrong with the keys; `given` says that the look-ups came from `--lookup`.
+
+    Source: contract, section 3, inbox audit (its rules for exit 5).
+    """
+    found: list[Problem] = []
+    if not unique:
+        found.append(
+            Problem(
+                "no_unique_index", "no unique index: nothing keeps two claims apart", fails=True
+            )
+        )
+    for lookup in lookups:
+        found += lookup_problems(lookup, given=given)
+    if conflicting:
+        named = ", ".join(conflicting_keys)
+        detail = f"{conflicting} message keys stand for messages that differ: {named}"
+        found.append(Problem("key_conflict", detail, fails=True))
+    return tuple(found)
+
+
+def lookup_problems(lookup: Lookup, *, given: bool) -> list[Problem]:
+    """What is wrong with one look-up."""
+    name = f"({', '.join(lookup.fields)})"
+    found = []
+    if lookup.missed:
+        detail = (
+            f"a look-up by {name} misses {lookup.missed} of {lookup.found + lookup.missed} claims:"
+            " their rows do not hold what their messages hold"
+        )
+        found.append(Problem("lookup_misses", detail, fails=given or lookup.enforced))
+    if not lookup.enforced and (given or lookup.missed):
+        detail = (
+            f"no unique index has exactly the fields {name}: a claim must not be looked up by them"
+        )
+        found.append(Problem("lookup_not_enforced", detail, fails=given))
+    return found
