@@ -131,7 +131,7 @@ def steps(
     with session.operation() as operation:
         outcome = batch.run(operation, stopping=lambda: session.stop.requested)
     if outcome.not_tried:
-        session.note(f"{len(outcome.not_tried)} jobs were not tried; run the same command to go on")
+        session.note(f"{len(outcome.not_tried)} jobs are left; run the same command to go on")
     return results(
         outcome.results,
         operation_id=operation.id,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.jobs import ALREADY, Outcome, Step, StepResult, exit_code
-from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown
+from ledgerctl.domain.jobs import ALREADY, APPLIED, Outcome, Step, StepResult, exit_code
+from ledgerctl.errors import ExitCode, JobHeld, LedgerctlError, OutcomeUnknown
 from ledgerctl.operations.log import Operation
 from ledgerctl.operations.steps import Request, preview, take
 from ledgerctl.stores.connections import Stores
@@ -22,10 +22,19 @@ class BatchOutcome:
     @property
     def exit_code(self) -> int:
         """0, 3, 4 or 8 by the outcomes; 7 or 8 when a store failed after the first change."""
+        if isinstance(self.trouble, OutcomeUnknown):
+            return int(ExitCode.UNKNOWN)
         if self.trouble is not None:
-            unknown = isinstance(self.trouble, OutcomeUnknown)
-            return int(ExitCode.UNKNOWN if unknown else ExitCode.PARTIAL)
+            return int(ExitCode.PARTIAL)
         return int(exit_code(result.outcome for result in self.results))
+
+    def keep(self, error: LedgerctlError, left: Sequence[str]) -> None:
+        """Keep trouble that came after the first success; raise it when nothing was reached."""
+        reached = any(one.outcome in APPLIED | ALREADY for one in self.results)
+        if not reached and not isinstance(error, JobHeld):
+            raise error
+        self.trouble = error
+        self.not_tried.extend(left)
 
     def trouble_document(self) -> dict[str, object] | None:
         """The trouble as a document, with the ids that were not tried."""
@@ -56,7 +65,10 @@ class Batch:
         return [preview(self.stores, self._request(job_id, "", None, owner)) for job_id in self.ids]
 
     def run(self, operation: Operation, *, stopping: Callable[[], bool]) -> BatchOutcome:
-        """Take the steps one by one; trouble before the first change is raised, later kept."""
+        """Take the steps one by one; a job that is held is passed over, other trouble ends the run.
+
+        Trouble is raised while nothing is done, and reported with the results afterwards.
+        """
         outcome = BatchOutcome()
         owner = self._owner()
         for at, job_id in enumerate(self.ids):
@@ -66,14 +78,16 @@ class Batch:
             request = self._request(job_id, operation.id, operation.reason, owner)
             try:
                 result = take(self.stores, request)
+            except JobHeld as error:
+                outcome.keep(error, [job_id])
+                continue
             except LedgerctlError as error:
-                if not any(one.applied for one in outcome.results):
-                    raise
-                outcome.trouble = error
-                outcome.not_tried.extend(self.ids[at:])
+                outcome.keep(error, self.ids[at:])
                 break
             outcome.results.append(result)
             operation.count(count_name(result.outcome))
+        if isinstance(outcome.trouble, JobHeld) and not outcome.results:
+            raise outcome.trouble
         operation.exit_code = outcome.exit_code
         return outcome
 
