@@ -98,6 +98,8 @@ def command(
             common = {key: words.pop(key) for key in shared}
             session = Session(Words(command=command_path(app, name), effect=effect.value, **common))
             with session:
+                if effect in {Effect.CHANGE, Effect.BULK}:
+                    session.permit()
                 report = function(session, **words)
                 code = session.emit(report)
             raise typer.Exit(code)

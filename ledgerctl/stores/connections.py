@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 T = TypeVar("T")
 
-SELECTION_TIMEOUT_MS = 2_500
-CONNECT_TIMEOUT_MS = 2_000
+SELECTION_TIMEOUT_MS = 2_000
+CONNECT_TIMEOUT_MS = 1_500
+SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 
 AUTHENTICATION_FAILED = {18, 8000}
 UNAUTHORIZED = {13}
@@ -91,6 +92,7 @@ class Mongo:
                     settings.mongo_uri.reveal(),
                     serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
                     connectTimeoutMS=CONNECT_TIMEOUT_MS,
+                socketTimeoutMS=SOCKET_TIMEOUT_MS,
                     appname="ledgerctl",
                     tz_aware=True,
                 )
@@ -129,7 +131,9 @@ class Mongo:
     def clean(self, error: BaseException | str) -> str:
         """A driver's message with every secret taken out, cut to one short line."""
         text = redact(str(error), self._settings.secrets)
-        return text.split(", Timeout:")[0].split(", full error:")[0][:300]
+        for tail in (", Timeout:", ", full error:", " (configured timeouts:"):
+            text = text.split(tail)[0]
+        return text[:300]
 
     @contextmanager
     def reading(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
