@@ -5,20 +5,41 @@ import sys
 
 def main() -> None:
     """Run the command line and exit with its code; `--version` and root help import nothing else."""
-    arguments = sys.argv[1:]
+    try:
+        sys.exit(answer(sys.argv[1:]))
+    except KeyboardInterrupt:  # while the program was still loading
+        sys.exit(130)
+
+
+def answer(arguments: list[str]) -> int:
+    """Answer one command line and return the exit code."""
     if arguments in (["--version"], ["-V"]):
         from ledgerctl import __version__
 
-        sys.stdout.write(f"ledgerctl {__version__}\n")
-        return
+        return write(f"ledgerctl {__version__}\n")
     if not arguments or arguments in (["--help"], ["-h"]):
         from ledgerctl.cli.root_help import ROOT_HELP
 
-        sys.stdout.write(ROOT_HELP)
-        return
+        return write(ROOT_HELP)
     from ledgerctl.cli.app import run
 
-    sys.exit(run(arguments))
+    return run(arguments)
+
+
+def write(text: str) -> int:
+    """Write a text that needs nothing loaded; a reader who left is fine, a full disk is not."""
+    if sys.stdout is None:
+        return 0
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        from ledgerctl.cli.boundary import drop, output_trouble, report_error
+
+        trouble = output_trouble(error)
+        drop(sys.stdout)
+        return 0 if trouble is None else report_error(trouble, as_json=False)
+    return 0
 
 
 if __name__ == "__main__":

@@ -237,6 +237,7 @@ def invoke(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Invo
         result = CliRunner().invoke(app, args, input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
+        assert result.exit_code != 1, result.stderr  # 1 is a bug in the program
         return Run(args, result.exit_code, result.stdout_bytes, result.stderr_bytes)
 
     return invoke

@@ -1,6 +1,5 @@
-"""The root of the command line: nouns loaded on demand, and the one boundary for errors."""
+"""The root of the command line: nouns loaded on demand, and every error turned into its code."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -10,12 +9,17 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from ledgerctl.cli.boundary import (
+    bug,
+    drop,
+    output_trouble,
+    prepare_streams,
+    report_error,
+    wants_json,
+)
 from ledgerctl.cli.nouns import NOUNS
-from ledgerctl.cli.session import drop_stdout
-from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError, UsageError
-
-# Typer names its usage errors' base only from 0.27 on; this holds for every version allowed.
-TYPER_TROUBLE: type[Exception] = typer.BadParameter.__mro__[2]
+from ledgerctl.cli.usage import TYPER_TROUBLE, usage_error
+from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError
 
 
 class LazyNouns(MutableMapping[str, Any]):
@@ -52,9 +56,26 @@ class Root(TyperGroup):
         self.commands = LazyNouns()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # Typer's own signature
-        """List the nouns from the table, without importing any."""
+        """List the nouns from the table, without importing any; say where to begin."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, noun.text) for name, noun in NOUNS.items()])
+        with formatter.section("Begin with"):
+            formatter.write_dl(list(BEGIN))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run one command; trouble with stdout and Ctrl-C are told as ours before Typer sees them."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            drop(sys.stdout)
+            raise typer.Exit(int(ExitCode.DONE)) from None
+        except OSError as error:
+            trouble = output_trouble(error)
+            if trouble is None:
+                raise
+            raise trouble from None
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
 
     def main(
         self,
@@ -78,15 +99,20 @@ class Root(TyperGroup):
         try:
             return int(super().main(args=words, standalone_mode=False, **settings) or 0)
         except LedgerctlError as error:
-            return report_error(error, as_json=wants_json(words))
-        except KeyboardInterrupt:
-            return report_error(Interrupted("interrupted"), as_json=wants_json(words))
-        except BrokenPipeError:
-            drop_stdout()
-            return int(ExitCode.DONE)
+            found = error
         except TYPER_TROUBLE as error:
-            return report_error(usage_error(error), as_json=wants_json(words))
+            found = usage_error(error, words)
+        except Exception as error:  # noqa: BLE001  # the last boundary: a bug is reported as one
+            found = bug(error)
+        return report_error(found, as_json=wants_json(words, os.environ))
 
+
+BEGIN = (
+    ("ledgerctl demo", "a tour on private servers that it starts itself"),
+    ("ledgerctl doctor", "is everything in order?"),
+    ("ledgerctl COMMAND -h", "what a command does, with examples"),
+    ("ledgerctl help safety", "what is promised; also exit-codes, environment, time, output, cron"),
+)
 
 app = typer.Typer(
     cls=Root,
@@ -110,85 +136,10 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; a bug becomes exit 1 with its trace."""
+    """Run one command line and return its exit code."""
     prepare_streams()
     try:
         typer.main.get_command(app).main(args=list(arguments))
     except SystemExit as end:
         return int(end.code or 0)
-    except Exception as error:  # noqa: BLE001  # the last boundary: a bug is reported as one
-        return report_bug(error, as_json=wants_json(list(arguments)))
     return 0
-
-
-def prepare_streams() -> None:
-    """Never fail on a character that the output cannot show; it is written as an escape."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def wants_json(words: Sequence[str]) -> bool:
-    """Whether this command line asks for json, judged before it is parsed."""
-    for at, word in enumerate(words):
-        if word in {"-o", "--output"}:
-            return list(words[at + 1 : at + 2]) == ["json"]
-        if word in {"-ojson", "--output=json"}:
-            return True
-        if word.startswith(("-o", "--output=")):
-            return False
-    return os.environ.get("LEDGERCTL_OUTPUT") == "json"
-
-
-def usage_error(error: Exception) -> UsageError:
-    """Typer's complaint as ours; a group without a command shows its help."""
-    text = getattr(error, "format_message", lambda: str(error))()
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return UsageError(text)
-    path = context.command_path if context is not None else "ledgerctl"
-    return UsageError(text, hint=f"try `{path} --help`")
-
-
-def report_error(error: LedgerctlError, *, as_json: bool) -> int:
-    """Print one error on stderr, as three short lines or as one document, and return its code."""
-    from ledgerctl.render.text import visible
-
-    code = int(error.exit_code)
-    if sys.stderr is None:
-        return code
-    if as_json:
-        document = {
-            "error": {
-                "code": error.code,
-                "message": error.message,
-                "hint": error.hint,
-                "exit_code": code,
-            }
-        }
-        sys.stderr.write(json.dumps(document, ensure_ascii=True) + "\n")
-        return code
-    for line in error.message.splitlines()[:1]:
-        sys.stderr.write(f"error: {visible(line)}\n")
-    for line in error.message.splitlines()[1:]:
-        sys.stderr.write(visible(line) + "\n")
-    if error.hint:
-        sys.stderr.write(f"  try: {visible(error.hint)}\n")
-    sys.stderr.write(f"  [{error.code}, exit {code}]\n")
-    return code
-
-
-def report_bug(error: Exception, *, as_json: bool) -> int:
-    """Report an unexpected exception as a bug, with a trace that shows no values."""
-    import traceback
-
-    from ledgerctl.secrets import without_credentials
-
-    where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    text = without_credentials(f"{type(error).__name__}: {error}")
-    found = LedgerctlError(
-        f"this is a bug in ledgerctl: {text}", hint="please report it with the lines above"
-    )
-    if not as_json and sys.stderr is not None:
-        sys.stderr.write(where)
-    return report_error(found, as_json=as_json)

@@ -81,7 +81,8 @@ def grant(
 ) -> Report:
     """Give credits to an account, once for each key.
 
-    Example: ledgerctl balance grant acct-7 500 --key ticket-8812 --reason "outage credit"
+    Examples: ledgerctl balance grant acct-7 500 --key ticket-8812 --reason "outage credit"
+              ledgerctl balance grant acct-7 500 --key ticket-8812 --dry-run
     """
     from ledgerctl.operations import grants
     from ledgerctl.render.views.job import results

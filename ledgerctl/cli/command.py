@@ -1,14 +1,19 @@
 """The frame of every command: the common options, then parse, call, emit."""
 
 import inspect
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Protocol
 
 import typer
+from typer.core import TyperCommand
 
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.session import Session, Words
+from ledgerctl.cli.usage import TYPER_TROUBLE
+from ledgerctl.errors import LedgerctlError
 from ledgerctl.render.report import Report
 
 
@@ -50,11 +55,11 @@ class CommandFunction(Protocol):
 COMMON_OPTIONS: dict[str, Any] = {
     "profile": (Annotated[str | None, typer.Option("--profile", help="Profile of the configuration file.", metavar="NAME")], None),
     "config": (Annotated[str | None, typer.Option("--config", help="Configuration file.", metavar="FILE")], None),
-    "output": (Annotated[Format | None, typer.Option("--output", "-o", help="Output format: table on a terminal, plain in a pipe.")], None),
+    "output": (Annotated[Format | None, typer.Option("--output", "-o", help="table, plain, json, jsonl or csv; table on a terminal and plain in a pipe.", metavar="FORMAT", show_default=False)], None),
     "fields": (Annotated[str | None, typer.Option("--fields", help="Only these fields, in this order: a,b,c.", metavar="LIST")], None),
     "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")], False),
     "verbose": (Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")], False),
-    "color": (Annotated[ColorChoice, typer.Option("--color", help="When to colour.")], ColorChoice.AUTO),
+    "color": (Annotated[ColorChoice, typer.Option("--color", help="auto, always or never.", metavar="WHEN", show_default=False)], ColorChoice.AUTO),
 }  # fmt: skip
 
 CHANGE_OPTIONS: dict[str, Any] = {
@@ -68,7 +73,7 @@ CONSENT_OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 BULK_OPTIONS: dict[str, Any] = {
-    "expect": (Annotated[int | None, typer.Option("--expect", min=0, help="Refuse unless exactly this many are selected.", metavar="N")], None),
+    "expect": (Annotated[int | None, typer.Option("--expect", help="Refuse unless exactly this many are selected.", metavar="N")], None),
 }  # fmt: skip
 
 OPTIONS_BY_EFFECT: dict[Effect, tuple[dict[str, Any], ...]] = {
@@ -79,44 +84,126 @@ OPTIONS_BY_EFFECT: dict[Effect, tuple[dict[str, Any], ...]] = {
 }
 
 
+SECTIONS = ("Arguments", "Options", "Options of every change", "Options of every command")
+EXAMPLES = re.compile(r"\s*Examples?:")
+
+
 def command(
     app: typer.Typer, name: str, *, effect: Effect = Effect.READ
 ) -> Callable[[Callable[..., Report | None]], Callable[..., Report | None]]:
     """Add a function to `app` as the command `name`, with the options that its effect asks for.
 
     The function gets a `Session` first, then its own words by name; the Report it returns is
-    printed and decides the exit code. Its docstring is the help text.
+    printed and decides the exit code. Its docstring is the help text; what follows `Examples:` in
+    it is shown line by line.
     """
 
     def register(function: Callable[..., Report | None]) -> Callable[..., Report | None]:
-        shared = {
-            key: option for group in OPTIONS_BY_EFFECT[effect] for key, option in group.items()
-        }
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-
-        def run(**words: Any) -> None:
-            common = {key: words.pop(key) for key in shared}
-            session = Session(Words(command=command_path(app, name), effect=effect.value, **common))
-            with session:
-                if effect in {Effect.CHANGE, Effect.BULK}:
-                    session.permit()
-                report = function(session, **words)
-                code = session.emit(report)
-            raise typer.Exit(code)
-
-        parameters = own + [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for key, (kind, default) in shared.items()
-        ]
-        run.__name__ = function.__name__
-        run.__doc__ = function.__doc__
-        run.__module__ = function.__module__
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how inspect is told
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
-        app.command(name, help=inspect.cleandoc(function.__doc__ or ""))(run)
+        path = command_path(app, name)
+        text, examples = split_examples(inspect.cleandoc(function.__doc__ or ""))
+        REGISTERED[path] = Registered(path, effect, function, text, examples)
+        app.command(name, cls=Leaf, help=text)(_callback(path, effect, function))
         return function
 
     return register
+
+
+def _callback(path: str, effect: Effect, function: Callable[..., Report | None]) -> Any:
+    """The function as Typer calls it: its own words and the common ones, in one signature."""
+    shared = shared_options(effect)
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+    def run(**words: Any) -> None:
+        common = {key: words.pop(key) for key in shared}
+        session = Session(Words(command=path, effect=effect.value, **common))
+        with session:
+            code = _run(session, function, words)
+        raise typer.Exit(code)
+
+    parameters = own + [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for key, (kind, default) in shared.items()
+    ]
+    run.__name__ = function.__name__
+    run.__module__ = function.__module__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how inspect is told
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _run(session: Session, function: Callable[..., Report | None], words: dict[str, Any]) -> int:
+    try:
+        if session.words.effect in {Effect.CHANGE, Effect.BULK}:
+            session.permit()
+        return session.emit(function(session, **words))
+    except (LedgerctlError, BrokenPipeError, TYPER_TROUBLE, typer.Exit):
+        raise
+    except Exception as error:  # noqa: BLE001  # only here it is known what must not be printed
+        raise session.bug(error) from None
+
+
+def shared_options(effect: Effect) -> dict[str, Any]:
+    """The options that every command of this effect takes, by parameter name."""
+    return {key: option for group in OPTIONS_BY_EFFECT[effect] for key, option in group.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What the program knows of one command besides its parameters."""
+
+    path: str
+    effect: Effect
+    function: Callable[..., Report | None]
+    help: str
+    examples: tuple[str, ...]
+
+
+REGISTERED: dict[str, Registered] = {}
+
+
+def split_examples(text: str) -> tuple[str, tuple[str, ...]]:
+    """A help text without its examples, and the examples, one command line each."""
+    lines = text.split("\n")
+    start = next((at for at, line in enumerate(lines) if EXAMPLES.match(line)), len(lines))
+    examples = (EXAMPLES.sub("", line).strip() for line in lines[start:])
+    return "\n".join(lines[:start]).strip(), tuple(one for one in examples if one)
+
+
+class Leaf(TyperCommand):
+    """A command whose help shows examples first and its own options apart from the common ones."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """What it does, then its examples, each on a line of its own."""
+        super().format_help_text(ctx, formatter)
+        known = REGISTERED.get(ctx.command_path.partition(" ")[2])
+        if known is None or not known.examples:
+            return
+        with formatter.section("Examples"):
+            for example in known.examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, the command's own options, those of every change, those of every command."""
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections[section_of(parameter)].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def section_of(parameter: Any) -> str:
+    """The section of the help in which a parameter stands."""
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    if parameter.name in COMMON_OPTIONS or parameter.name == "help":
+        return "Options of every command"
+    if parameter.name in {**CHANGE_OPTIONS, **CONSENT_OPTIONS, **BULK_OPTIONS}:
+        return "Options of every change"
+    return "Options"
 
 
 def command_path(app: typer.Typer, name: str) -> str:

@@ -11,7 +11,8 @@ app = noun("db")
 def init(session: Session) -> Report:
     """Build every index that the guarantees stand on; rows in the way are named, never removed.
 
-    Example: ledgerctl db init --dry-run
+    Examples: ledgerctl db init --dry-run
+              ledgerctl db init --reason "new deployment"
     """
     from ledgerctl.operations.database import build_indexes, exit_code, plan_indexes
     from ledgerctl.render.views.database import indexes

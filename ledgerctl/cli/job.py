@@ -26,7 +26,8 @@ def show(
 ) -> Report:
     """Show one job: its flags, its ledger rows, whether they agree, and where it is queued.
 
-    Example: ledgerctl job show job-42
+    Examples: ledgerctl job show job-42
+              ledgerctl job show job-42 -o json
     """
     from ledgerctl.operations.jobs import show as look
     from ledgerctl.render.views.job_page import job_page
@@ -47,7 +48,8 @@ def list_jobs(
 ) -> Report:
     """List jobs, newest first.
 
-    Example: ledgerctl job list --account acct-7 --state refunded
+    Examples: ledgerctl job list --account acct-7 --state refunded
+              ledgerctl job list --since yesterday --limit 0 -o csv
     """
     from ledgerctl.render.views.job import jobs
 
@@ -69,7 +71,8 @@ def charge(
 ) -> Report:
     """Charge a job before it runs, at most once.
 
-    Example: ledgerctl job charge job-42 --account acct-7 --cost 40
+    Examples: ledgerctl job charge job-42 --account acct-7 --cost 40
+              ledgerctl job charge job-42 --account acct-7 --cost 40 --dry-run
     """
     whole = parse_whole(cost, name="--cost")
     if whole < 1:
@@ -102,7 +105,8 @@ def reclaim(session: Session, job: JobIds = None, from_file: FromFile = None) ->
 
     A job that was never refunded needs nothing, which is success. Balances may go below zero.
 
-    Example: ledgerctl job reclaim job-42 --reason "result was delivered"
+    Examples: ledgerctl job reclaim job-42 --reason "result was delivered"
+              ledgerctl job reclaim --from-file delivered.txt --yes --expect 12
     """
     ids = named(job or [], from_file, "job_id")
     bulk = len(job or []) > 1 or from_file is not None

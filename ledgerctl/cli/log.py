@@ -17,7 +17,8 @@ app = noun("log")
 def list_operations(session: Session, limit: Limit = SHOWN) -> Report:
     """List operations, newest first.
 
-    Example: ledgerctl log list --limit 20
+    Examples: ledgerctl log list --limit 20
+              ledgerctl log list --fields at,operator,command,reason -o csv
     """
     from ledgerctl.render.views.log import operations
 
@@ -34,7 +35,8 @@ def show(
 ) -> Report:
     """Show one operation: who, when, why, with what counts and exit code.
 
-    Example: ledgerctl log show 20260311T031400123Z-5f2c9a01be
+    Examples: ledgerctl log show 20260311T031400123Z-5f2c9a01be
+              ledgerctl log show 20260311T031400123Z-5f2c9a01be -o json
     """
     from ledgerctl.render.views.log import operation
 

@@ -1,11 +1,12 @@
 """`ledgerctl sandbox`: private servers to try things on; it never touches a profile's stores."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
+from ledgerctl.errors import SettingsError
 from ledgerctl.render.report import Column, Kind, Record, Report
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def start(session: Session) -> Report:
     They listen on 127.0.0.1 only, keep their data under your data directory, and go on running
     when this terminal closes. What runs already is left alone.
 
-    Example: ledgerctl sandbox start && eval "$(ledgerctl sandbox env)"
+    Examples: ledgerctl sandbox start
+              ledgerctl sandbox start && eval "$(ledgerctl sandbox env)"
     """
     from ledgerctl.sandbox import servers
 
@@ -47,7 +49,8 @@ def start(session: Session) -> Report:
 def stop(session: Session) -> Report:
     """Stop the sandbox's servers; their data stay.
 
-    Example: ledgerctl sandbox stop
+    Examples: ledgerctl sandbox stop
+              ledgerctl sandbox stop -o json
     """
     from ledgerctl.sandbox import servers
 
@@ -63,7 +66,8 @@ def status(_session: Session) -> Report:
 
     `gone` is a server that ended without `sandbox stop`; `sandbox start` brings it back.
 
-    Example: ledgerctl sandbox status -o json
+    Examples: ledgerctl sandbox status
+              ledgerctl sandbox status -o json
     """
     from ledgerctl.sandbox import servers
 
@@ -75,7 +79,8 @@ def status(_session: Session) -> Report:
 def env(_session: Session) -> Report:
     """Print `export` lines that point ledgerctl at the running sandbox.
 
-    Example: eval "$(ledgerctl sandbox env)"
+    Examples: eval "$(ledgerctl sandbox env)"
+              ledgerctl sandbox env -o json
     """
     from ledgerctl.sandbox import servers
 
@@ -93,7 +98,8 @@ def env(_session: Session) -> Report:
 def reset(session: Session) -> Report:
     """Stop the sandbox's servers, delete their data and start them empty.
 
-    Example: ledgerctl sandbox reset
+    Examples: ledgerctl sandbox reset
+              ledgerctl sandbox reset && ledgerctl demo
     """
     from ledgerctl.sandbox import servers
 
@@ -106,7 +112,8 @@ def reset(session: Session) -> Report:
 @contextmanager
 def _changing(session: Session, text: str) -> Iterator[None]:
     """Ask what the profile wants asked before any change, then show what is going on."""
-    session.consent([text, session.place()], count=1, bulk=False)
+    with suppress(SettingsError):  # it never touches a profile's stores, so it needs no settings
+        session.consent([text, session.place()], count=1, bulk=False)
     session.progress(text)
     try:
         yield

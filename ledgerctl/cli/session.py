@@ -10,14 +10,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 from zoneinfo import ZoneInfo
 
+from ledgerctl.cli.boundary import bug, drop, say
 from ledgerctl.cli.signals import Stop
 from ledgerctl.errors import (
     ConsentMissing,
     Declined,
     ExitCode,
+    InvariantBroken,
+    LedgerctlError,
     OutputFailed,
     ReadOnlyProfile,
     SelectionChanged,
+    SettingsError,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +78,8 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.stop.uninstall()
+        if isinstance(error, LedgerctlError):
+            self.remark()
         if self._stores is not None:
             self._stores.close()
 
@@ -122,8 +128,19 @@ class Session:
     @property
     def format(self) -> str:
         """The output format: flag, environment, file, else table on a terminal and plain in a pipe."""
-        chosen = self.words.output or self.settings.output
-        return chosen or ("table" if is_terminal(sys.stdout) else "plain")
+        return self.words.output or self._format_by_settings() or default_format()
+
+    def _format_by_settings(self) -> str | None:
+        """The format that the settings choose; none when they cannot be read.
+
+        A command that needs settings says what is wrong with them; help, completion and the
+        sandbox do not need them.
+        """
+        try:
+            return self.settings.output
+        except SettingsError:
+            chosen = self.environment.get("LEDGERCTL_OUTPUT")
+            return chosen if chosen in FORMATS else None
 
     def note(self, text: str) -> None:
         """Say something beside the result: on stderr, or inside the document for json."""
@@ -261,7 +278,7 @@ class Session:
         try:
             code = self._write(report)
         except (BrokenPipeError, OutputFailed) as error:
-            drop_stdout()
+            drop(sys.stdout)
             if self.words.effect == "read":
                 if isinstance(error, OutputFailed):
                     raise
@@ -283,23 +300,39 @@ class Session:
             format=self.format,
             fields=self.words.fields.split(",") if self.words.fields else None,
             out=out,
-            err=sys.stderr,
+            err=cast(TextIO, ClosedStream()) if sys.stderr is None else sys.stderr,
             color=use_color(cast(Any, self.words.color), self.environment, is_terminal(out)),
             width=terminal_width(),
         )
 
     def _say_unprinted(self, report: "Report") -> int:
+        """The counts of a change whose result nobody could take: on stderr, in one line."""
         from ledgerctl.render.report import settled
         from ledgerctl.render.text import visible
 
-        said = "; ".join(settled(report.foot) or report.head) or "the change is complete"
-        if sys.stderr is not None:
-            sys.stderr.write(visible(f"the result could not be printed: {said}") + "\n")
+        counts = [
+            f"{name} {count}"
+            for name, count in (report.document or {}).items()
+            if isinstance(count, int | str) and not isinstance(count, bool)
+        ]
+        said = ", ".join(counts) or "; ".join(settled(report.foot)) or "the change is complete"
+        say([visible(f"the result could not be printed: {said}")])
         return int(settled(report.exit_code))
+
+    def remark(self) -> None:
+        """Say the notes on stderr when no result will carry them; json has no place for them."""
+        if self.notes and self.format != "json":
+            from ledgerctl.render.text import visible
+
+            say([visible(note) for note in self.notes])
+
+    def bug(self, error: Exception) -> InvariantBroken:
+        """An unexpected exception, reported without anything that the settings keep secret."""
+        return bug(error, () if self._settings is None else self._settings.secrets)
 
 
 class ClosedStream:
-    """A stdout that was closed before the program began; every write is a broken pipe."""
+    """A stream that was closed before the program began; every write is a broken pipe."""
 
     encoding = "utf-8"
 
@@ -313,6 +346,14 @@ class ClosedStream:
     def isatty(self) -> bool:
         """Never a terminal."""
         return False
+
+
+FORMATS = ("table", "plain", "json", "jsonl", "csv")
+
+
+def default_format() -> str:
+    """A table for people, plain for everything else."""
+    return "table" if is_terminal(sys.stdout) else "plain"
 
 
 def milliseconds(moment: datetime) -> datetime:
@@ -333,13 +374,3 @@ def terminal_width() -> int:
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns
-
-
-def drop_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not fail again."""
-    if sys.stdout is None:
-        return
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # no real descriptor behind it: nothing to flush either
-        sys.stdout = None

@@ -42,6 +42,7 @@ class Payload(NamedTuple):
     raw: bytes
 
     def is_due(self, now: datetime) -> bool:
+        """Whether its time has come; without a time it is due."""
         return self.not_before is None or self.not_before <= now
 
 

@@ -32,6 +32,7 @@ class Instant(NamedTuple):
     cut: bool
 
     def rounded_up(self) -> datetime:
+        """The first whole millisecond that is not before the instant."""
         return shifted(self.at, _MILLISECOND) if self.cut else self.at
 
 

@@ -42,6 +42,7 @@ class Server:
 
     @property
     def pid(self) -> int:
+        """The process id."""
         return self.process.pid
 
     @property
@@ -52,6 +53,7 @@ class Server:
         return f"redis://{LOOPBACK}:{self.port}/0"
 
     def alive(self) -> bool:
+        """Whether the process still runs."""
         return self.process.alive()
 
     def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
