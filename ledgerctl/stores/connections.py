@@ -92,7 +92,7 @@ class Mongo:
                     settings.mongo_uri.reveal(),
                     serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
                     connectTimeoutMS=CONNECT_TIMEOUT_MS,
-                socketTimeoutMS=SOCKET_TIMEOUT_MS,
+                    socketTimeoutMS=SOCKET_TIMEOUT_MS,
                     appname="ledgerctl",
                     tz_aware=True,
                 )
