@@ -1,0 +1,176 @@
+"""`ledgerctl demo`: load the demo story on the sandbox and walk through the main commands.
+
+Each command is run as it is printed, by the real program; no figure comes from anywhere else.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ledgerctl.cli.command import Effect, command, single
+from ledgerctl.cli.session import Session, terminal_width
+from ledgerctl.cli.tour import CHAPTERS, Step
+from ledgerctl.errors import ExitCode
+from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.text import visible
+
+app = single("demo")
+
+COLUMNS = (
+    Column("chapter"),
+    Column("command", kind=Kind.ID),
+    Column("exit_code", kind=Kind.COUNT),
+    Column("output", shown=False),
+)
+PACKAGE_PLACE = Path(__file__).resolve().parent.parent.parent
+WIDTH_MAX = 80
+
+
+@command(app, "demo", effect=Effect.LOOP)
+def demo(session: Session) -> Report | None:
+    """Start the sandbox if needed, load the demo story and walk through the main commands.
+
+    Each command is printed before its output. The story stands in database `ledger`, the incident
+    in database `incident`; both are loaded anew each time. The servers go on running: `ledgerctl
+    sandbox stop` ends them. With `-o json` the tour is one document.
+
+    Examples: ledgerctl demo
+              ledgerctl demo | less
+              ledgerctl demo -o json
+    """
+    environment = prepare(session)
+    if session.format in {"table", "plain"}:
+        return Report(columns=COLUMNS, exit_code=walk(session, environment))
+    return Report(columns=COLUMNS, records=list(records(environment)), items_key="steps", document={})
+
+
+def prepare(session: Session) -> dict[str, str]:
+    """Start the servers, load both databases and return the environment of the tour's commands."""
+    from ledgerctl.sandbox import servers, story
+
+    session.progress("starting mongod and valkey-server …")
+    running = servers.start(servers.own_directory())
+    session.progress("loading the story …")
+    story.load(
+        mongo_uri=running.mongo_uri,
+        redis_url=running.redis_url,
+        database=servers.DATABASE,
+        now=session.now,
+    )
+    session.progress_done()
+    return tour_environment(session.environment, servers.environment(running))
+
+
+def tour_environment(given: Mapping[str, str], sandbox: Mapping[str, str]) -> dict[str, str]:
+    """The operator's own environment without settings, and the sandbox's addresses.
+
+    Settings of the operator have no place here: the tour changes things, and only in the sandbox.
+    """
+    kept = {name: text for name, text in given.items() if not name.startswith("LEDGERCTL_")}
+    path = os.pathsep.join(filter(None, [str(PACKAGE_PLACE), given.get("PYTHONPATH", "")]))
+    own = {"LEDGERCTL_CONFIG": os.devnull, "LEDGERCTL_OUTPUT": "table", "PYTHONPATH": path}
+    return {**kept, **sandbox, **own, "LEDGERCTL_OPERATOR": "demo"}
+
+
+def walk(session: Session, environment: Mapping[str, str]) -> int:
+    """Print each chapter, each command and what it says; the exit code tells whether all went well."""
+    odd = []
+    for number, chapter in enumerate(CHAPTERS, start=1):
+        write(["", heading(f"{number}. {chapter.title}"), *wrapped(chapter.words)])
+        for step in chapter.steps:
+            line = command_line(step, environment)
+            write(["", f"$ {line}"])
+            code = run(step, line, environment)
+            if code:
+                write([f"(exit {code})"])
+            odd += [] if code in step.exit_codes else [f"`{line}` ended with {code}"]
+    write(["", *wrapped(farewell()), ""])
+    for sentence in odd:
+        session.note(f"not as told: {sentence}")
+    return int(ExitCode.PARTIAL if odd else ExitCode.DONE)
+
+
+def records(environment: Mapping[str, str]) -> Iterator[Record]:
+    """Each command of the tour with its exit code and its own document."""
+    for chapter in CHAPTERS:
+        for step in chapter.steps:
+            line = command_line(step, environment)
+            done = subprocess.run(
+                program(line), env={**environment, **dict(step.settings), "LEDGERCTL_OUTPUT": "json"},
+                capture_output=True, check=False, encoding="utf-8", stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            yield {
+                "chapter": chapter.title,
+                "command": line,
+                "exit_code": done.returncode,
+                "output": done.stdout,
+            }
+
+
+def command_line(step: Step, environment: Mapping[str, str]) -> str:
+    """The command as the operator would type it."""
+    words = step.words
+    if "{operation}" in words:
+        words = words.replace("{operation}", newest_operation(environment))
+    before = "".join(f"{name}={shlex.quote(text)} " for name, text in step.settings)
+    return f"{before}ledgerctl {words}"
+
+
+def newest_operation(environment: Mapping[str, str]) -> str:
+    """The id of the operation just made."""
+    done = subprocess.run(
+        program("ledgerctl log list --limit 1 --fields operation_id -o plain"),
+        env=dict(environment), capture_output=True, check=False, encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.stdout.splitlines()[-1] if done.returncode == 0 else "OPERATION_ID"
+
+
+def run(step: Step, line: str, environment: Mapping[str, str]) -> int:
+    """Run one command on our own streams and return its exit code."""
+    done = subprocess.run(
+        program(line), env={**environment, **dict(step.settings)}, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode
+
+
+def program(line: str) -> Sequence[str]:
+    """A printed command line as the words of a process: the same program, the same Python."""
+    words = shlex.split(line)
+    return [sys.executable, "-P", "-m", *words[words.index("ledgerctl") :]]
+
+
+def write(lines: Sequence[str]) -> None:
+    """Write lines at once, so that they stand before what a command writes."""
+    if sys.stdout is not None:
+        sys.stdout.write("".join(f"{visible(line)}\n" for line in lines))
+        sys.stdout.flush()
+
+
+def heading(text: str) -> str:
+    """A chapter's title, drawn to the width of the text."""
+    return f"== {text} {'=' * max(0, width() - len(text) - 4)}"
+
+
+def wrapped(text: str) -> list[str]:
+    """Sentences, folded for reading."""
+    import textwrap
+
+    return textwrap.wrap(text, width())
+
+
+def width() -> int:
+    """Columns of the text: the terminal's, but not wider than is good to read."""
+    return min(terminal_width(), WIDTH_MAX)
+
+
+def farewell() -> str:
+    """What stays, and how to go on."""
+    return (
+        "The servers go on running; `ledgerctl sandbox stop` ends them. To look around yourself: "
+        'eval "$(ledgerctl sandbox env)"'
+    )
