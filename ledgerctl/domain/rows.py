@@ -64,6 +64,12 @@ def rank(row_type: str) -> int:
     return ORDER.get(row_type, ORDER_OF_OTHERS)
 
 
+def row_order(row: Row) -> tuple[bool, float, int, str]:
+    """Replay order: by time, undated first; then by type; then by id."""
+    moment = row.created_at
+    return (moment is not None, moment.timestamp() if moment else 0.0, rank(row.type), row.id.text)
+
+
 def row_id(job: Id, row_type: RowType) -> str:
     """The one id that a job's row of this type can have. Source: contract, section 2."""
     return f"{job.text}:{row_type}"

@@ -1,5 +1,7 @@
 """Grants: credits given to an account, once for each key."""
 
+from typing import Any
+
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import Outcome, StepResult
 from ledgerctl.domain.rows import NewRow, RowType, grant_id, same_row
@@ -34,15 +36,12 @@ def grant(
         reason=reason,
     )
 
-    def body(session: object) -> None:
-        stores.ledger.append(row, session)  # type: ignore[arg-type]  # the driver's own type
-        stores.outbox.add(row, session)  # type: ignore[arg-type]  # the driver's own type
+    def body(session: Any) -> None:
+        stores.ledger.append(row, session)
+        stores.outbox.add(row, session)
 
     try:
-        if stores.mongo.transactions:
-            stores.mongo.transaction(f"grant {key}", body)
-        else:
-            body(None)
+        stores.mongo.together(f"grant {key}", body)
     except RowTaken:
         return compared(stores, row)
     return result(row, Outcome.APPLIED)

@@ -11,6 +11,7 @@ from ledgerctl.domain.jobs import (
     ALREADY,
     Append,
     Decision,
+    Flag,
     Job,
     Outcome,
     State,
@@ -30,6 +31,9 @@ from ledgerctl.stores.ledger import RowTaken
 LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
 LOOK_EVERY_S = 0.1
 ROUNDS_MAX = 20  # a guard that keeps missing while its reason keeps vanishing is a bug
+
+# May be a glimpse between two writes of somebody at work: believed when seen twice.
+PASSING = frozenset({Outcome.ROW_EXISTS, Outcome.NO_CHARGE})
 
 ALREADY_OF = {
     Step.CHARGE: Outcome.ALREADY_CHARGED,
@@ -89,18 +93,16 @@ def take(stores: Stores, request: Request) -> StepResult:
     With transactions the three are one; without, they are written in that order and the next
     delivery finishes what a crash left. Running it again is always safe.
     """
-    found = stores.jobs.find(request.job_id)
-    if len(found) > 1:
-        kinds = " and ".join(sorted(job.id.kind for job in found))
-        return stopped(
-            request, None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}")
-        )
-    if not found and request.step is not Step.CHARGE:
-        return stopped(request, None, Stop(Outcome.NOT_FOUND, detail="no job has this id"))
-    job_id = found[0].id if found else Id(request.job_id)
-    attempt = together if stores.mongo.transactions else in_order
     for _ in range(ROUNDS_MAX):
-        result = attempt(stores, request, job_id)
+        job, decision = look(stores, request)
+        if isinstance(decision, Stop) and decision.outcome in PASSING:
+            job, decision = look(stores, request)
+        if isinstance(decision, Stop) or decision.complete:
+            result = settled(stores, request, job, decision)
+        else:
+            job_id = Id(request.job_id) if job is None else job.id
+            row = new_row(request, job_id, decision, stores.mongo.now())
+            result = write(stores, request, row)
         if result is not None:
             return result
     raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
@@ -108,18 +110,27 @@ def take(stores: Stores, request: Request) -> StepResult:
 
 def preview(stores: Stores, request: Request) -> StepResult:
     """What `take` would do, changing nothing."""
-    found = stores.jobs.find(request.job_id)
-    if len(found) > 1:
-        return stopped(request, None, Stop(Outcome.CONFLICT, detail="two jobs have this id"))
-    if not found and request.step is not Step.CHARGE:
-        return stopped(request, None, Stop(Outcome.NOT_FOUND, detail="no job has this id"))
-    job = found[0] if found else None
-    rows = stores.ledger.of_job(request.job_id)
-    decision = decide(request, job, rows)
+    job, decision = look(stores, request)
     if isinstance(decision, Stop):
         return stopped(request, job, decision)
     row = new_row(request, job.id if job else Id(request.job_id), decision, stores.mongo.now())
     return applied(request, row, completed=decision.complete)
+
+
+def look(stores: Stores, request: Request) -> tuple[Job | None, Decision]:
+    """Read the job with its rows and decide; the guard in the write has the last word.
+
+    A charge row never changes, so the amount read here is the amount for ever.
+    """
+    found = stores.jobs.with_rows(request.job_id)
+    if len(found) > 1:
+        kinds = " and ".join(sorted(job.id.kind for job, _ in found))
+        return None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}")
+    if found:
+        job, rows = found[0]
+        return job, decide(request, job, rows)
+    rows = stores.ledger.of_job(request.job_id) if request.step is Step.CHARGE else []
+    return None, decide(request, None, rows)
 
 
 def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
@@ -147,38 +158,29 @@ def charged(request: Request) -> tuple[Id, int]:
     return request.account, request.cost
 
 
-# with transactions
+# the write
 
 
 class GuardMissed(Exception):
     """The guard matched nothing: somebody was faster; the transaction is given up."""
 
 
-def together(stores: Stores, request: Request, job_id: Id) -> StepResult | None:
-    """One attempt in one transaction; None when somebody was faster and one looks again."""
+def write(stores: Stores, request: Request, row: NewRow) -> StepResult | None:
+    """Flag, row and message, in this order; None when somebody was faster and one looks again."""
 
-    def body(session: Any) -> tuple[Job | None, Decision, NewRow | None]:
-        job = stores.jobs.get(job_id, session)
-        rows = stores.ledger.of_job(request.job_id, session)
-        decision = decide(request, job, rows)
-        if isinstance(decision, Stop) or decision.complete:
-            return job, decision, None
-        row = new_row(request, job_id, decision, stores.mongo.now())
+    def body(session: Any) -> None:
         if not guarded(stores, request, row, session):
             raise GuardMissed
         stores.ledger.append(row, session)
         stores.outbox.add(row, session)
-        return job, decision, row
 
     try:
-        job, decision, row = stores.mongo.transaction(f"{request.step} job {request.job_id}", body)
+        stores.mongo.together(f"{request.step} job {request.job_id}", body)
     except GuardMissed:
         return None
     except RowTaken:
-        return compared(stores, request, job_id)
-    if row is not None:
-        return applied(request, row, completed=False)
-    return settled(stores, request, job, decision)
+        return compared(stores, request, row)
+    return applied(request, row, completed=False)
 
 
 def guarded(stores: Stores, request: Request, row: NewRow, session: Any = None) -> bool:
@@ -195,32 +197,6 @@ def guarded(stores: Stores, request: Request, row: NewRow, session: Any = None) 
             )
         case Step.RECLAIM:
             return stores.jobs.flip_reclaimed(job_id, at=row.created_at, session=session)
-
-
-# without transactions
-
-
-def in_order(stores: Stores, request: Request, job_id: Id) -> StepResult | None:
-    """One attempt on a standalone server: flag, row, message; None when one looks again."""
-    job, decision = look(stores, request, job_id)
-    if isinstance(decision, Stop) and decision.outcome is Outcome.NO_CHARGE:
-        job, decision = look(stores, request, job_id)  # the charge may have been on its way
-    if isinstance(decision, Stop) or decision.complete:
-        return settled(stores, request, job, decision)
-    row = new_row(request, job_id, decision, stores.mongo.now())
-    if not guarded(stores, request, row):
-        return None
-    return append_row(stores, request, row, completed=False)
-
-
-def look(stores: Stores, request: Request, job_id: Id) -> tuple[Job | None, Decision]:
-    """Read and decide without a snapshot: rows first, since a flag is set before its row.
-
-    A row seen with its flag still clear is then no worker between its two writes.
-    """
-    rows = stores.ledger.of_job(request.job_id)
-    job = stores.jobs.get(job_id)
-    return job, decide(request, job, rows)
 
 
 # the end of a step
@@ -274,41 +250,33 @@ def look_again(stores: Stores, request: Request, job: Job) -> StepResult | None:
 def append_row(
     stores: Stores, request: Request, row: NewRow, *, completed: bool
 ) -> StepResult | None:
-    """Append a row whose flag is set, then its message; a row that stands is compared."""
+    """Append a row whose flag is set, with its message; a row that stands is compared."""
 
     def body(session: Any) -> None:
         stores.ledger.append(row, session)
         stores.outbox.add(row, session)
 
     try:
-        if stores.mongo.transactions:
-            stores.mongo.transaction(f"append row {row.id}", body)
-        else:
-            body(None)
+        stores.mongo.together(f"append row {row.id}", body)
     except RowTaken:
-        return compared(stores, request, required_job(row), row)
+        return compared(stores, request, row)
     return applied(request, row, completed=completed)
 
 
-def compared(
-    stores: Stores, request: Request, job_id: Id, row: NewRow | None = None
-) -> StepResult | None:
+def compared(stores: Stores, request: Request, row: NewRow) -> StepResult | None:
     """What a row that stood in the way means: ours, already done, or a conflict."""
-    job = stores.jobs.get(job_id)
-    if row is None:
-        decision = decide(request, job, stores.ledger.of_job(request.job_id))
-        if isinstance(decision, Stop):
-            return settled(stores, request, job, decision)
-        row = new_row(request, job_id, decision, stores.mongo.now())
     standing = stores.ledger.taken_by(row)
     if standing is None:
         return None  # gone again with a transaction that failed
+    if standing.operation_id == row.operation_id and same_row(standing, row):
+        stores.outbox.add(standing)
+        return applied(request, row, completed=False)  # our own write; its reply was lost
+    job = stores.jobs.get(required_job(row))
     if not same_row(standing, row):
         detail = f"row {standing.id} stands in the way and belongs to something else"
         return stopped(request, job, Stop(Outcome.CONFLICT, standing, detail))
-    if standing.operation_id == row.operation_id:
-        stores.outbox.add(standing)
-        return applied(request, row, completed=False)  # our own write, its reply was lost
+    if job is not None and not flag_set(request.step, job):
+        return stopped(request, job, Stop(Outcome.ROW_EXISTS, standing, "the flag does not say so"))
     return settled(stores, request, job, Stop(ALREADY_OF[request.step], standing))
 
 
@@ -326,6 +294,17 @@ def new_row(request: Request, job_id: Id, decision: Append, at: datetime) -> New
         operation_id=request.operation_id,
         reason=request.reason,
     )
+
+
+def flag_set(step: Step, job: Job) -> bool:
+    """Whether the job says that this step was taken; its document alone says so of a charge."""
+    match step:
+        case Step.CHARGE:
+            return True
+        case Step.REFUND:
+            return job.refunded is Flag.SET
+        case Step.RECLAIM:
+            return job.reclaimed is Flag.SET
 
 
 def flag_time(step: Step, job: Job) -> datetime | None:

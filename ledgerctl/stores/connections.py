@@ -237,6 +237,13 @@ class Mongo:
                 time.sleep(pause_s * (1 + secrets.randbelow(1000) / 1000))
                 pause_s = min(pause_s * 2, 0.1)
 
+    def together(self, action: str, body: Callable[[ClientSession | None], None]) -> None:
+        """Run writes as one transaction where there are any, else one by one in their order."""
+        if self.transactions:
+            self.transaction(action, body)
+        else:
+            body(None)
+
     def _attempt(
         self, session: ClientSession, body: Callable[[ClientSession], T], deadline: float
     ) -> T:

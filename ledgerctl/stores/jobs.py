@@ -9,7 +9,8 @@ from pymongo.errors import DuplicateKeyError
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import SUCCEEDED, Job, State
-from ledgerctl.stores.codec import candidates, from_id, to_job, to_number
+from ledgerctl.domain.rows import Row, row_order
+from ledgerctl.stores.codec import candidates, from_id, to_job, to_number, to_row
 from ledgerctl.stores.connections import Document, Mongo
 
 CLEAR = {"$in": [False, None]}  # None matches null and absent
@@ -49,6 +50,26 @@ class Jobs:
         with self._mongo.reading("read the job"):
             found = self._jobs.find({"_id": {"$in": candidates(text)}}, FIELDS)
             return [to_job(document) for document in found]
+
+    def with_rows(self, text: str) -> list[tuple[Job, list[Row]]]:
+        """Every job that this text can name, each with the ledger rows of that id, in one look."""
+        named = candidates(text)
+        pipeline: list[Document] = [
+            {"$match": {"_id": {"$in": named}}},
+            {"$project": FIELDS},
+            {
+                "$lookup": {
+                    "from": self._mongo.collection("ledger").name,
+                    "pipeline": [{"$match": {"job_id": {"$in": named}}}],
+                    "as": "rows",
+                }
+            },
+        ]
+        with self._mongo.reading("read the job and its rows"):
+            return [
+                (to_job(one), sorted(map(to_row, one["rows"]), key=row_order))
+                for one in self._jobs.aggregate(pipeline)
+            ]
 
     def get(self, job_id: Id, session: ClientSession | None = None) -> Job | None:
         """The job of this very id and type."""

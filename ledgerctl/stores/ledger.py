@@ -10,7 +10,7 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, ServerSelectionTimeoutError
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.rows import NewRow, Row, RowType, rank
+from ledgerctl.domain.rows import NewRow, Row, RowType, row_order
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
 from ledgerctl.stores.connections import Document, Mongo
 
@@ -208,12 +208,6 @@ TIMES: Document = {
 def instant(row: Row) -> tuple[bool, float]:
     """Sort key of a row's time alone; undated rows first."""
     return (row.created_at is not None, row.created_at.timestamp() if row.created_at else 0.0)
-
-
-def row_order(row: Row) -> tuple[bool, float, int, str]:
-    """Replay order: by time, undated first; then by type; then by id."""
-    moment = row.created_at
-    return (moment is not None, moment.timestamp() if moment else 0.0, rank(row.type), row.id.text)
 
 
 def guards_steps(index: Mapping[str, Any]) -> bool:
