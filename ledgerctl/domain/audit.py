@@ -635,7 +635,7 @@ def corrected(facts: Facts, found: list[Finding]) -> list[Finding]:
         return [*found[:at], replace(first, effect=first.effect + given), *found[at + 1 :]]
     over = facts.finding(
         Code.WRONG_AMOUNT,
-        f"{', '.join(words(row) for row in corrections)} leave the job {off:+d} off its right net:"
+        f"with {', '.join(words(row) for row in corrections)} the job is {off:+d} off its right net:"
         f" {facts.command('correct')}",
         rows=corrections,
         effect=off,

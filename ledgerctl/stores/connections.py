@@ -280,6 +280,16 @@ class Mongo:
             hint="try again in a minute: the server lets go of it by itself",
         )
 
+    @contextmanager
+    def snapshot(self, action: str) -> Iterator[ClientSession]:
+        """A session whose reads all see one moment of the data; needs `transactions`."""
+        with self.reading(action):
+            session = self.client.start_session(snapshot=True)
+            try:
+                yield session
+            finally:
+                session.end_session()
+
     def close(self) -> None:
         """Give the connections back."""
         self.client.close()

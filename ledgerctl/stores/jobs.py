@@ -163,6 +163,14 @@ class Jobs:
             for document in self._jobs.find(query, FIELDS).sort("created_at", 1):
                 yield to_job(document)
 
+    def touched_since(self, since: datetime) -> Iterator[Job]:
+        """The jobs that were created, refunded or reclaimed since then."""
+        names = ("created_at", "refunded_at", "reclaimed_at")
+        query = {"$or": [{name: {"$gte": since}} for name in names]}
+        with self._mongo.reading("read the jobs of late"):
+            for document in self._jobs.find(query, FIELDS, batch_size=1000):
+                yield to_job(document)
+
     def count_of_account(self, account: str, *, until: datetime | None = None) -> int:
         """How many jobs an account has; covered by the index; `until` is inclusive."""
         query: Document = {"account_id": {"$in": candidates(account)}}

@@ -109,6 +109,23 @@ class Ledger:
             for document in self._rows.find(query).sort([("created_at", 1), ("_id", 1)]):
                 yield to_row(document)
 
+    def by_job(self, *, account: str | None = None, since: datetime | None = None) -> Iterator[Row]:
+        """The rows that name an account, or were dated or written since a time, in order of jobs.
+
+        Rows that name no job come first.
+        """
+        query: Document = {}
+        if account is not None:
+            query["account_id"] = {"$in": candidates(account)}
+        if since is not None:
+            written = {"_id": {"$gte": ObjectId.from_datetime(since), "$type": "objectId"}}
+            lately = [{"created_at": {"$gte": since}}, {"recorded_at": {"$gte": since}}, written]
+            query["$or"] = lately
+        with self._mongo.reading("read the ledger by job"):
+            found = self._rows.find(query, batch_size=1000, allow_disk_use=True)
+            for document in found.sort("job_id", 1):
+                yield to_row(document)
+
     def rows_by_job(self, account: str, window: Mapping[str, Any]) -> Iterator[Row]:
         """The rows that name no account and belong to a job of this one, by time and id."""
         pipeline: list[Document] = [

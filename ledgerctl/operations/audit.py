@@ -1,0 +1,304 @@
+"""The audit: every job's flags, rows and messages held against each other, in one streaming pass."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from ledgerctl.domain.audit import FUTURE_SLACK, Case, Code, Finding, audit
+from ledgerctl.domain.jobs import Job
+from ledgerctl.domain.rows import Row
+from ledgerctl.errors import ExitCode, LedgerctlError, NotFound
+from ledgerctl.operations.balances import require_account
+from ledgerctl.operations.cases import ids, load, without_message
+from ledgerctl.stores.codec import to_job, to_row
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.plain import is_plain
+from ledgerctl.stores.sweep import Story, Sweep
+
+CHUNK = 1_000  # stories looked at together
+SCOPED = 200  # jobs loaded together
+ACCOUNTS_MAX = 10_000  # accounts told apart in the totals; memory does not grow with the ledger
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What to audit: everything, one job, one account's, or what happened since a time."""
+
+    account: str | None = None
+    job: str | None = None
+    since: datetime | None = None
+    codes: frozenset[Code] = frozenset()  # none: all
+
+
+@dataclass(slots=True)
+class AccountTotal:
+    """What the findings of one account come to."""
+
+    findings: int = 0
+    effect: int = 0
+
+
+@dataclass(slots=True)
+class Audit:
+    """One audit: `findings()` is read once, the totals are known after its last finding.
+
+    `trouble` is what ended it early: the totals are then of what was read, and say so.
+    """
+
+    stores: Stores
+    scope: Scope
+    progress: Progress | None = None
+    jobs_checked: int = 0
+    rows_checked: int = 0
+    jobs_expected: int | None = None
+    rows_expected: int | None = None
+    open_findings: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    effects: Counter[str] = field(default_factory=Counter)
+    accounts: dict[str, AccountTotal] = field(default_factory=dict)
+    other_accounts: AccountTotal = field(default_factory=AccountTotal)
+    trouble: LedgerctlError | None = None
+    _told: set[str] = field(default_factory=set)  # the few ids that two types hold
+
+    def findings(self) -> Iterator[Finding]:
+        """Every finding, by job id; memory does not grow with the ledger.
+
+        Raises StoreUnavailable and its like when nothing could be read at all; later trouble ends
+        the walk and is kept.
+        """
+        try:
+            for finding in self._all():
+                self._count(finding)
+                yield finding
+        except LedgerctlError as error:
+            if not self.jobs_checked and not self.rows_checked:
+                raise
+            self.trouble = error
+
+    @property
+    def exit_code(self) -> int:
+        """0, 5 when something is wrong, 8 when the walk was not finished."""
+        if self.trouble is not None:
+            return int(ExitCode.PARTIAL)
+        return int(ExitCode.FOUND if self.open_findings else ExitCode.DONE)
+
+    def counts_by_code(self) -> dict[str, int]:
+        """How many findings of each code, in the order of the codes."""
+        return {str(code): self.counts[code] for code in Code if self.counts[code]}
+
+    def effects_by_code(self) -> dict[str, int]:
+        """Credits that the accounts are off by, for each code."""
+        return {str(code): self.effects[code] for code in Code if self.counts[code]}
+
+    def by_account(self) -> list[dict[str, Any]]:
+        """Findings and effect of each account, the one that is most off first."""
+        told = sorted(self.accounts.items(), key=lambda one: (-abs(one[1].effect), one[0]))
+        lines: list[dict[str, Any]] = [
+            {"account_id": name or None, "findings": one.findings, "effect": one.effect}
+            for name, one in told
+        ]
+        if self.other_accounts.findings:
+            others = self.other_accounts
+            lines.append(
+                {"account_id": "(others)", "findings": others.findings, "effect": others.effect}
+            )
+        return lines
+
+    def ended_early(self) -> dict[str, Any] | None:
+        """What ended the walk before its end, and how much was read by then; None after a whole walk."""
+        if self.trouble is None:
+            return None
+        of = "" if self.rows_expected is None else f" of about {self.rows_expected}"
+        return {
+            "code": self.trouble.code,
+            "message": self.trouble.message,
+            "hint": "run it again; what was found stands, what was not read is not known",
+            "read": f"{self.rows_checked}{of} rows",
+        }
+
+    def _all(self) -> Iterator[Finding]:
+        for case in self._cases():
+            for finding in audit(case):
+                if not self.scope.codes or finding.code in self.scope.codes:
+                    yield finding
+
+    def _count(self, finding: Finding) -> None:
+        self.counts[finding.code] += 1
+        self.effects[finding.code] += finding.effect
+        self.open_findings += not finding.settled
+        name = finding.account_id or ""
+        room = name in self.accounts or len(self.accounts) < ACCOUNTS_MAX
+        total = self.accounts.setdefault(name, AccountTotal()) if room else self.other_accounts
+        total.findings += 1
+        total.effect += finding.effect
+
+    def _cases(self) -> Iterator[Case]:
+        if self.scope.job is not None:
+            return self._one(self.scope.job)
+        if self.scope.account is not None:
+            return self._of_account(self.scope.account)
+        if self.scope.since is not None:
+            return self._since(self.scope.since)
+        return self._everything()
+
+    # everything
+
+    def _everything(self) -> Iterator[Case]:
+        with Sweep(self.stores.mongo) as sweep:
+            self.jobs_expected, self.rows_expected = sweep.expected()
+            for chunk in chunks(sweep.stories(), CHUNK):
+                yield from self._suspicious(chunk, steady=sweep.steady)
+                if self.progress is not None:
+                    self.progress(f"{self.rows_checked} of {self.rows_expected} rows")
+
+    def _suspicious(self, chunk: list[Story], *, steady: bool) -> Iterator[Case]:
+        """The cases of a chunk that are not plainly right, seen as of one moment."""
+        now = self.stores.mongo.now()
+        unmessaged = self._unmessaged(chunk)
+        cases = [
+            case_of(story, now, unmessaged)
+            for story in chunk
+            if not is_plain(story, now + FUTURE_SLACK)
+            or (unmessaged and any(str(row["_id"]) in unmessaged for row in story.rows))
+        ]
+        self.jobs_checked += sum(len(story.jobs) for story in chunk)
+        self.rows_checked += sum(len(story.rows) for story in chunk)
+        yield from cases if steady else self._looked_at_again(cases)
+
+    def _unmessaged(self, chunk: list[Story]) -> frozenset[str]:
+        carrying = [
+            to_row(row)
+            for story in chunk
+            for row in story.rows
+            if row.get("operation_id") is not None
+        ]
+        return without_message(self.stores, carrying)
+
+    def _looked_at_again(self, cases: list[Case]) -> Iterator[Case]:
+        """The same cases read anew: one that looked wrong between two writes looks right now."""
+        for case in cases:
+            if case.job_id is None:
+                again = self.stores.outbox.standing(sorted(case.unmessaged))
+                yield replace(case, unmessaged=case.unmessaged - again)
+        suspects = [case for case in cases if case.job_id is not None and audit(case)]
+        for some in chunks(suspects, SCOPED):
+            fresh = load(self.stores, [case.job_id for case in some if case.job_id is not None])
+            exotic = {case.job_id for case in fresh if not case.jobs and not case.rows}
+            yield from (case for case in fresh if case.job_id not in exotic)
+            yield from (case for case in some if case.job_id in exotic)
+
+    # one job, one account, or what happened lately
+
+    def _one(self, text: str) -> Iterator[Case]:
+        found = self.stores.jobs.find(text)
+        for case in self._loaded([found[0].id.text if found else text]):
+            if not case.jobs and not case.rows:
+                raise NotFound(
+                    f"no job and no ledger row has the id {text!r}",
+                    hint="`ledgerctl job list` shows the newest",
+                )
+            yield case
+
+    def _loaded(self, texts: list[str]) -> Iterator[Case]:
+        with moment(self.stores) as session:
+            cases = load(self.stores, texts, session=session)
+        if session is None:  # read in several looks: what looks wrong is looked at again
+            wrong = [case.job_id for case in cases if case.job_id is not None and audit(case)]
+            fresh = {case.job_id: case for case in load(self.stores, wrong)}
+            cases = [fresh.get(case.job_id, case) for case in cases]
+        for case in cases:
+            if is_double(case):
+                if case.job_id in self._told:
+                    continue
+                self._told.add(case.job_id or "")
+            self.jobs_checked += len(case.jobs)
+            self.rows_checked += len(case.rows)
+            yield case
+
+    def _of_account(self, account: str) -> Iterator[Case]:
+        require_account(self.stores, account)
+        for some in chunks(self.stores.jobs.of_account(account), SCOPED):
+            cases = self._loaded(list(dict.fromkeys(job.id.text for job in some)))
+            yield from (case for case in cases if self._is_recent(case))
+
+        def elsewhere(case: Case) -> bool:
+            owners = {job.account.text for job in case.jobs if job.account is not None}
+            return account not in owners and self._is_recent(case)
+
+        yield from self._by_rows(self.stores.ledger.by_job(account=account), elsewhere)
+
+    def _since(self, since: datetime) -> Iterator[Case]:
+        for some in chunks(self.stores.jobs.touched_since(since), SCOPED):
+            yield from self._loaded(list(dict.fromkeys(job.id.text for job in some)))
+
+        def untouched(case: Case) -> bool:
+            return not any(touched(job, since) for job in case.jobs)
+
+        yield from self._by_rows(self.stores.ledger.by_job(since=since), untouched)
+
+    def _by_rows(self, rows: Iterable[Row], wanted: Callable[[Case], bool]) -> Iterator[Case]:
+        """The cases that rows lead to; rows come by job, those that name none first."""
+        last: str | None = None
+        for some in chunks(rows, CHUNK):
+            yield from self._row_cases([row for row in some if row.job is None])
+            texts = dict.fromkeys(row.job.text for row in some if row.job is not None)
+            new = [text for text in texts if text != last]
+            last = new[-1] if new else last
+            yield from (case for case in self._loaded(new) if wanted(case))
+
+    def _row_cases(self, rows: list[Row]) -> Iterator[Case]:
+        missing = without_message(self.stores, rows)
+        now = self.stores.mongo.now()
+        for row in rows:
+            self.rows_checked += 1
+            yield Case(None, (), (row,), now, missing & ids([row]))
+
+    def _is_recent(self, case: Case) -> bool:
+        since = self.scope.since
+        told: tuple[Job | Row, ...] = (*case.jobs, *case.rows)
+        return since is None or any(touched(one, since) for one in told)
+
+
+def is_double(case: Case) -> bool:
+    """Whether two types hold this id, so that two walks may come by it."""
+    return len({one.id.kind for one in case.jobs}) > 1 or len({row.job for row in case.rows}) > 1
+
+
+def touched(one: Job | Row, since: datetime) -> bool:
+    """Whether anything is known to have happened to a job or row since then."""
+    times = (
+        (one.created_at, one.refunded_at, one.reclaimed_at)
+        if isinstance(one, Job)
+        else (one.created_at, one.recorded_at)
+    )
+    return any(at is not None and at >= since for at in times)
+
+
+def case_of(story: Story, now: datetime, unmessaged: Collection[str]) -> Case:
+    """A story as the audit's checks take it."""
+    rows = tuple(to_row(row) for row in story.rows)
+    missing = frozenset(unmessaged) & ids(rows) if unmessaged else frozenset()
+    return Case(story.text, tuple(to_job(job) for job in story.jobs), rows, now, missing)
+
+
+@contextmanager
+def moment(stores: Stores) -> Iterator[Any]:
+    """A session whose reads all see one moment; None where the server has no such thing."""
+    if not stores.mongo.transactions:
+        yield None
+        return
+    with stores.mongo.snapshot("read jobs and rows") as session:
+        yield session
+
+
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items, so many at a time."""
+    source = iter(items)
+    while chunk := list(islice(source, size)):
+        yield chunk

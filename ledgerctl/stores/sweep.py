@@ -1,0 +1,316 @@
+"""A sweep: every job and every ledger row, side by side in the order of their ids, streamed."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from heapq import merge
+from itertools import islice
+from typing import Any, cast
+
+from bson import BSON, Decimal128, Int64
+from pymongo import errors as mongo_errors
+from pymongo.client_session import ClientSession
+
+from ledgerctl.domain.amounts import fits_int64
+from ledgerctl.stores.codec import DIGITS, to_id
+from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
+
+ROW_FIELDS = dict.fromkeys(
+    ("job_id", "account_id", "type", "amount", "created_at", "recorded_at", "operation_id"), 1
+)
+BATCH = 2_000  # documents a reply: the driver's own 16 MB would be a hundred thousand at once
+LOOKED_UP = 500  # ids of one look-up
+RESUMES_MAX = 4  # in a row, without one more document read
+PAUSE_S = 0.25
+
+# Every type but text, ObjectId, number and null.
+OTHER_TYPES = (
+    "minKey", "object", "array", "binData", "bool", "date", "timestamp", "regex", "dbPointer",
+    "javascript", "symbol", "javascriptWithScope", "maxKey",
+)  # fmt: skip
+# Cursor or snapshot gone, or the server is changing its role: the place in the walk is not lost.
+LOST_CODES = {43, 91, 175, 189, 237, 239, 246, 11600, 11602, 10107, 13435, 13436}
+
+Key = Any  # text or a number: what one leg of the sweep is ordered by
+Group = tuple[Key, list[Document]]
+
+
+@dataclass(slots=True)
+class Story:
+    """The documents of one id as they are stored; `text` is None for a row that names no job."""
+
+    text: str | None
+    jobs: list[Document] = field(default_factory=list)
+    rows: list[Document] = field(default_factory=list)
+
+
+class Sweep:
+    """One walk over jobs and ledger. Nothing is held but the batch in hand.
+
+    A cursor that is lost is opened again at the id in hand. `steady` says whether all was read as
+    of one moment; where it was not, what looks wrong is to be looked at again.
+    """
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._collections = {name: mongo.collection(name) for name in ("jobs", "ledger")}
+        self._fields = {"jobs": JOB_FIELDS, "ledger": ROW_FIELDS}
+        self._session: ClientSession | None = None
+        self._sessions: list[ClientSession] = []
+        self.steady = mongo.transactions
+        self.lost_cursors = 0
+
+    def __enter__(self) -> "Sweep":
+        self._open_session()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions:
+            session.end_session()
+
+    def _open_session(self) -> None:
+        if self._mongo.transactions:
+            with self._mongo.reading("begin the audit"):
+                self._session = self._mongo.client.start_session(snapshot=True)
+            self._sessions.append(self._session)
+
+    def expected(self) -> tuple[int, int]:
+        """About how many jobs and rows there are."""
+        with self._mongo.reading("count jobs and rows"):
+            jobs, rows = (one.estimated_document_count() for one in self._collections.values())
+        return jobs, rows
+
+    def stories(self) -> Iterator[Story]:
+        """Every job with its rows, then every row that names no job; each exactly once.
+
+        An id that is text here and a number or an ObjectId there is one story.
+        """
+        numbers = self._has("jobs", "_id", "number") or self._has("ledger", "job_id", "number")
+        yield from self._texts(numbers=numbers)
+        if numbers:
+            yield from self._numbers()
+        yield from self._others()
+        yield from self._nameless()
+
+    # texts and ObjectIds, which sort alike once an ObjectId is hex
+
+    def _texts(self, *, numbers: bool) -> Iterator[Story]:
+        stories = joined(self._by_text("jobs", "_id"), self._by_text("ledger", "job_id"))
+        if not numbers:
+            yield from stories
+            return
+        for chunk in chunks(stories, LOOKED_UP):
+            self._add_numbers(chunk)
+            yield from chunk
+
+    def _by_text(self, name: str, key: str) -> Iterator[Group]:
+        texts = self._groups(name, key, "string")
+        if not self._has(name, key, "objectId"):
+            return texts
+        hexes = ((str(one), found) for one, found in self._groups(name, key, "objectId"))
+        return merge(texts, hexes, key=first)
+
+    def _add_numbers(self, chunk: list[Story]) -> None:
+        """Add the jobs and rows that hold the id of one of these stories as a number."""
+        spelled: dict[Key, Story] = {
+            int(one.text): one for one in chunk if one.text and is_number(one.text)
+        }
+        for name, key in (("jobs", "_id"), ("ledger", "job_id")):
+            for document in self._among(name, key, [Int64(one) for one in spelled]):
+                story = spelled.get(number_key(document[key]))
+                if story is not None:
+                    (story.jobs if name == "jobs" else story.rows).append(document)
+
+    # numbers
+
+    def _numbers(self) -> Iterator[Story]:
+        stories = joined(self._by_number("jobs", "_id"), self._by_number("ledger", "job_id"))
+        for chunk in chunks(stories, LOOKED_UP):
+            told = self._told_as_text([story.text for story in chunk if story.text])
+            yield from (story for story in chunk if story.text not in told)
+
+    def _by_number(self, name: str, key: str) -> Iterator[Group]:
+        return ((number_key(one), found) for one, found in self._groups(name, key, "number"))
+
+    def _told_as_text(self, texts: list[str]) -> set[str]:
+        """Those of these ids that jobs or rows hold as text: their story has been told."""
+        return {
+            document[key]
+            for name, key in (("jobs", "_id"), ("ledger", "job_id"))
+            for document in self._among(name, key, texts)
+            if isinstance(document[key], str)
+        }
+
+    # everything else
+
+    def _others(self) -> Iterator[Story]:
+        """Jobs under exotic ids (a UUID, a date), and rows that name such."""
+        jobs = (found for _, found in self._groups("jobs", "_id", list(OTHER_TYPES)))
+        for chunk in chunks(jobs, LOOKED_UP):
+            stories = {exactly(one["_id"]): story_of(one) for found in chunk for one in found}
+            wanted = [story.jobs[0]["_id"] for story in stories.values()]
+            for row in self._among("ledger", "job_id", wanted):
+                if (story := stories.get(exactly(row["job_id"]))) is not None:
+                    story.rows.append(row)
+            yield from stories.values()
+        yield from self._orphans_of_others()
+
+    def _orphans_of_others(self) -> Iterator[Story]:
+        groups = self._groups("ledger", "job_id", list(OTHER_TYPES))
+        for chunk in chunks(groups, LOOKED_UP):
+            wanted = [one for one, _ in chunk if not isinstance(one, list)]
+            known = {exactly(job["_id"]) for job in self._among("jobs", "_id", wanted)}
+            for one, found in chunk:
+                if exactly(one) not in known:
+                    yield Story(to_id(one).text, [], found)
+
+    def _nameless(self) -> Iterator[Story]:
+        for _, found in self._groups("ledger", "_id", None):
+            yield Story(None, [], found)
+
+    # reading
+
+    def _has(self, name: str, key: str, kind: str) -> bool:
+        with self._mongo.reading("look at the ids"):
+            found = self._collections[name].find_one({key: {"$type": kind}}, {"_id": 1})
+        return found is not None
+
+    def _among(self, name: str, key: str, values: list[Any]) -> list[Document]:
+        if not values:
+            return []
+        with self._mongo.reading(f"read {name}"):
+            query = {key: {"$in": values}}
+            return list(self._collections[name].find(query, self._fields[name], batch_size=BATCH))
+
+    def _groups(self, name: str, key: str, kind: str | list[str] | None) -> Iterator[Group]:
+        """The documents of one kind of id, grouped by it, in its order; a lost cursor is no loss.
+
+        `kind` None: the rows whose job_id is absent or null, by their own id.
+        """
+        after: list[Any] = []
+        failures = 0
+        while True:
+            session = self._session
+            try:
+                for group in grouped(self._cursor(name, key, kind, after, session), key, kind):
+                    yield group
+                    after[:] = group[:1]
+                    failures = 0
+                return
+            except mongo_errors.PyMongoError as error:
+                failures += 1
+                if failures > RESUMES_MAX or not is_lost(error):
+                    raise self._mongo.translated(error, f"read {name}", sent=False) from None
+            self._resume(session, PAUSE_S * failures)
+
+    def _cursor(
+        self,
+        name: str,
+        key: str,
+        kind: str | list[str] | None,
+        after: list[Any],
+        session: ClientSession | None,
+    ) -> Iterable[Document]:
+        bounds: Document = {} if kind is None else {"$type": kind}
+        if after:
+            bounds["$gt"] = after[0]
+        query = {key: bounds} if bounds else {}
+        if kind is None:
+            query["job_id"] = None  # type: ignore[assignment]  # a query is not one type of value
+        found = self._collections[name].find(
+            query, self._fields[name], session=session, batch_size=BATCH, allow_disk_use=True
+        )
+        return found.sort(key, 1)
+
+    def _resume(self, session: ClientSession | None, pause_s: float) -> None:
+        """Look at a newer moment from here on, unless the other leg has done so already."""
+        time.sleep(pause_s)
+        self.steady = False
+        self.lost_cursors += 1
+        if session is self._session:
+            self._open_session()
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether only the cursor, its moment or the connection is gone, and one may go on."""
+    if isinstance(error, mongo_errors.AutoReconnect | mongo_errors.CursorNotFound):
+        return True
+    return getattr(error, "code", None) in LOST_CODES
+
+
+def first(group: Group) -> Key:
+    """What a group is ordered by."""
+    return group[0]
+
+
+def grouped(
+    documents: Iterable[Document], key: str, kind: str | list[str] | None
+) -> Iterator[Group]:
+    """Runs of documents that share their id. A list matches by its elements: it is an `array`."""
+    lists_too = isinstance(kind, list)
+    current: Any = None
+    found: list[Document] = []
+    for document in documents:
+        value = document[key]
+        if found and value == current:
+            found.append(document)
+            continue
+        if type(value) is list and not lists_too:
+            continue
+        if found:
+            yield current, found
+        current, found = value, [document]
+    if found:
+        yield current, found
+
+
+def joined(jobs: Iterator[Group], rows: Iterator[Group]) -> Iterator[Story]:
+    """Jobs and rows of one id together; both sides come in the order of their ids."""
+    job, row = next(jobs, None), next(rows, None)
+    while job is not None or row is not None:
+        key = min(one[0] for one in (job, row) if one is not None)
+        story = Story(key if isinstance(key, str) else None)
+        while job is not None and job[0] == key:
+            story.jobs.extend(job[1])
+            job = next(jobs, None)
+        while row is not None and row[0] == key:
+            story.rows.extend(row[1])
+            row = next(rows, None)
+        if story.text is None:
+            known = story.jobs[0]["_id"] if story.jobs else story.rows[0]["job_id"]
+            story.text = str(key) if type(key) is int else to_id(known).text
+        yield story
+
+
+def story_of(job: Document) -> Story:
+    """The story of one job, its rows to come."""
+    return Story(to_id(job["_id"]).text, [job])
+
+
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items, so many at a time."""
+    source = iter(items)
+    while chunk := list(islice(source, size)):
+        yield chunk
+
+
+def is_number(text: str) -> bool:
+    """Whether a stored integer can spell this text."""
+    return len(text) <= 20 and DIGITS.fullmatch(text) is not None and fits_int64(int(text))  # noqa: PLR2004  # int64 digits
+
+
+def number_key(value: object) -> int | float | Decimal:
+    """A number as it compares in MongoDB: 42, 42.0 and a decimal 42 are one; NaN comes first."""
+    number = value.to_decimal() if isinstance(value, Decimal128) else value
+    if number != number:  # noqa: PLR0124  # NaN is the one that differs from itself
+        return float("-inf")
+    whole = cast("int | float | Decimal", number)
+    is_whole = isinstance(whole, int) or (abs(whole) != float("inf") and whole == int(whole))
+    return int(whole) if is_whole else whole
+
+
+def exactly(value: object) -> bytes:
+    """A value that tells exotic ids apart as the server does."""
+    return bytes(BSON.encode({"": value}))
