@@ -44,7 +44,9 @@ def demo(session: Session) -> Report | None:
     environment = prepare(session)
     if session.format in {"table", "plain"}:
         return Report(columns=COLUMNS, exit_code=walk(session, environment))
-    return Report(columns=COLUMNS, records=list(records(environment)), items_key="steps", document={})
+    return Report(
+        columns=COLUMNS, records=list(records(environment)), items_key="steps", document={}
+    )
 
 
 def prepare(session: Session) -> dict[str, str]:

@@ -80,7 +80,12 @@ def jobs(now: datetime) -> Iterator[Past]:
 
 def grants(now: datetime) -> Iterator[Document]:
     """The credits that the accounts began with."""
-    for account, amount in (("acct-7", 100), ("acct-12", 2000), ("acct-15", 1500), ("acct-19", 2500)):
+    for account, amount in (
+        ("acct-7", 100),
+        ("acct-12", 2000),
+        ("acct-15", 1500),
+        ("acct-19", 2500),
+    ):
         at = now - timedelta(days=12)
         yield row(f"grant:welcome-{account}", None, account, "grant", amount, at)
 

@@ -1,0 +1,115 @@
+"""Two flags make the state; what each step needs; how outcomes end a command."""
+
+from dataclasses import replace
+
+import pytest
+
+from ledgerctl.domain.amounts import Unusable
+from ledgerctl.domain.ids import Id
+from ledgerctl.domain.jobs import (
+    Append,
+    Flag,
+    Job,
+    Outcome,
+    State,
+    Stop,
+    decide_charge,
+    decide_reclaim,
+    decide_refund,
+    exit_code,
+    state,
+)
+from ledgerctl.domain.rows import Row, RowType
+from ledgerctl.errors import ExitCode
+from tests.builders import NOON
+
+ACCOUNT = Id("acct-1")
+JOB = Job(Id("job-1"), ACCOUNT, 40, Flag.CLEAR, None, Flag.CLEAR, None, "running", NOON)
+CHARGE = Row(Id("job-1:charge"), JOB.id, ACCOUNT, "charge", -40, NOON)
+REFUND = replace(CHARGE, id=Id("job-1:refund"), type=str(RowType.REFUND), amount=40)
+RECLAIM = replace(CHARGE, id=Id("job-1:reclaim"), type=str(RowType.RECLAIM))
+REFUNDED = replace(JOB, refunded=Flag.SET, refunded_at=NOON)
+RECLAIMED = replace(REFUNDED, reclaimed=Flag.SET, reclaimed_at=NOON)
+
+
+@pytest.mark.parametrize(
+    ("refunded", "reclaimed", "expected"),
+    [
+        (Flag.CLEAR, Flag.CLEAR, State.CHARGED),
+        (Flag.SET, Flag.CLEAR, State.REFUNDED),
+        (Flag.SET, Flag.SET, State.RECLAIMED),
+        (Flag.CLEAR, Flag.SET, State.CORRUPT),
+        (Flag.BAD, Flag.CLEAR, State.BAD_FLAGS),
+        (Flag.SET, Flag.BAD, State.BAD_FLAGS),
+    ],
+)
+def test_the_flags_spell_the_state(refunded: Flag, reclaimed: Flag, expected: State) -> None:
+    assert state(replace(JOB, refunded=refunded, reclaimed=reclaimed)) is expected
+
+
+def test_refund_and_reclaim_are_pinned_to_the_charge_row() -> None:
+    costlier = replace(JOB, cost=99)
+    assert decide_refund(costlier, [CHARGE]) == Append(40, ACCOUNT)
+    assert decide_reclaim(replace(REFUNDED, cost=1), [CHARGE, REFUND]) == Append(-40, ACCOUNT)
+
+
+def test_a_set_flag_without_its_row_is_completed() -> None:
+    assert decide_refund(REFUNDED, [CHARGE]) == Append(40, ACCOUNT, complete=True)
+    assert decide_reclaim(RECLAIMED, [CHARGE, REFUND]) == Append(-40, ACCOUNT, complete=True)
+    assert decide_charge(JOB, [], account=ACCOUNT, cost=40) == Append(-40, ACCOUNT, complete=True)
+
+
+def test_what_is_done_already_says_so() -> None:
+    assert decide_refund(REFUNDED, [CHARGE, REFUND]) == Stop(Outcome.ALREADY_REFUNDED, REFUND)
+    done = decide_reclaim(RECLAIMED, [CHARGE, REFUND, RECLAIM])
+    assert done == Stop(Outcome.ALREADY_RECLAIMED, RECLAIM)
+    assert decide_reclaim(JOB, [CHARGE]) == Stop(Outcome.NEVER_REFUNDED)
+    assert decide_charge(JOB, [CHARGE], account=ACCOUNT, cost=40) == Stop(
+        Outcome.ALREADY_CHARGED, CHARGE
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "rows", "outcome"),
+    [
+        (JOB, [], Outcome.NO_CHARGE),
+        (JOB, [CHARGE, replace(CHARGE, id=Id("x"))], Outcome.CONFLICT),
+        (JOB, [replace(CHARGE, account=Id("acct-2"))], Outcome.CONFLICT),
+        (JOB, [replace(CHARGE, amount=1)], Outcome.BAD_COST),
+        (JOB, [replace(CHARGE, amount=Unusable("x", "text"))], Outcome.BAD_COST),
+        (replace(JOB, account=None), [replace(CHARGE, account=None)], Outcome.NO_ACCOUNT),
+        (replace(JOB, status="succeeded"), [CHARGE], Outcome.JOB_SUCCEEDED),
+        (replace(JOB, reclaimed=Flag.SET), [CHARGE], Outcome.CORRUPT),
+        (replace(JOB, refunded=Flag.BAD), [CHARGE], Outcome.BAD_FLAGS),
+        (JOB, [CHARGE, REFUND], Outcome.ROW_EXISTS),
+    ],
+)
+def test_a_refund_is_refused_with_its_reason(job: Job, rows: list[Row], outcome: Outcome) -> None:
+    decision = decide_refund(job, rows)
+    assert isinstance(decision, Stop)
+    assert decision.outcome is outcome
+
+
+def test_an_account_that_only_the_charge_row_names_is_good_enough() -> None:
+    assert decide_refund(replace(JOB, account=None), [CHARGE]) == Append(40, ACCOUNT)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([], ExitCode.DONE),
+        ([Outcome.APPLIED, Outcome.ALREADY_REFUNDED, Outcome.NEVER_REFUNDED], ExitCode.DONE),
+        ([Outcome.APPLIED, Outcome.NO_CHARGE], ExitCode.PARTIAL),
+        ([Outcome.ALREADY_REFUNDED, Outcome.NOT_FOUND], ExitCode.PARTIAL),
+        ([Outcome.NOT_FOUND, Outcome.NOT_FOUND], ExitCode.NOT_FOUND),
+        ([Outcome.NOT_FOUND, Outcome.CORRUPT], ExitCode.REFUSED),
+        ([Outcome.CONFLICT], ExitCode.REFUSED),
+    ],
+)
+def test_several_outcomes_end_in_one_exit_code(outcomes: list[Outcome], code: ExitCode) -> None:
+    assert exit_code(outcomes) is code
+
+
+def test_every_outcome_has_its_place() -> None:
+    for outcome in Outcome:
+        assert exit_code([outcome]) in {ExitCode.DONE, ExitCode.REFUSED, ExitCode.NOT_FOUND}
