@@ -1,5 +1,6 @@
 """Opens the two stores; driver errors become ours: nothing sent, or outcome unknown."""
 
+import re
 import secrets
 import time
 import warnings
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import MongoClient
 from pymongo import errors as mongo_errors
@@ -34,6 +36,7 @@ from ledgerctl.secrets import display, redact
 
 if TYPE_CHECKING:
     from ledgerctl.stores.archive import Archive
+    from ledgerctl.stores.deployment import Deployment
     from ledgerctl.stores.inbox import Inbox
     from ledgerctl.stores.indexes import Indexes
     from ledgerctl.stores.jobs import Jobs
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.ledger import Ledger
     from ledgerctl.stores.operator_log import OperatorLog
     from ledgerctl.stores.outbox import Outbox
+    from ledgerctl.stores.queue_server import QueueServer
     from ledgerctl.stores.queues import Queues
     from ledgerctl.stores.summaries import Summaries
 
@@ -136,6 +140,12 @@ class Mongo:
         return text[:300]
 
     @contextmanager
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """End every command inside with an error once the time is up, the server's work too."""
+        with pymongo.timeout(seconds):
+            yield
+
+    @contextmanager
     def reading(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
         """Turn a failed read into ours; nothing was changed by it.
 
@@ -186,7 +196,7 @@ class Mongo:
             )
         if code in UNAUTHORIZED:
             return NotPermitted(
-                f"cannot {action}: {self.clean(error)}",
+                f"cannot {action}: {missing_right(self.clean(error))}",
                 hint="`ledgerctl db roles` prints the rights that each role needs",
             )
         if code in BUSY:
@@ -295,6 +305,16 @@ class Mongo:
         self.client.close()
 
 
+def missing_right(words: str) -> str:
+    """The server's refusal, short: which command the user may not run on which collection."""
+    found = re.search(r'on (\S+) to execute command \{ (\w+): (?:"([^"]*)")?', words)
+    if found is None:
+        return words
+    database, command, collection = found.groups()
+    place = f"{database}.{collection}" if collection else f"database {database}"
+    return f"the user lacks the right to {command} on {place}"
+
+
 class Stores:
     """Every store of one run, each opened at its first use.
 
@@ -384,6 +404,20 @@ class Stores:
         from ledgerctl.stores.queues import Queues
 
         return Queues(self.settings)
+
+    @cached_property
+    def deployment(self) -> "Deployment":
+        """The MongoDB deployment itself."""
+        from ledgerctl.stores.deployment import Deployment
+
+        return Deployment(self.mongo)
+
+    @cached_property
+    def queue_server(self) -> "QueueServer":
+        """The Redis server itself."""
+        from ledgerctl.stores.queue_server import QueueServer
+
+        return QueueServer(self.queues)
 
     def close(self) -> None:
         """Close what was opened."""

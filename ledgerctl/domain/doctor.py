@@ -1,0 +1,133 @@
+"""What a check of the doctor says, and the judgements that need no store."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+CLOCK_OFF_MAX = timedelta(seconds=3)
+NEARLY_FULL = 90  # percent of the memory that the server may use
+
+
+class Status(StrEnum):
+    """How a check ended, the worst first, which is the order people read them in."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    UNKNOWN = "unknown"  # the store is down, slow, or the user may not ask
+    OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found, and the remedy: a command where there is one."""
+
+    status: Status
+    detail: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A finding under the name of its check."""
+
+    id: str
+    finding: Finding
+
+
+def ok(detail: str) -> Finding:
+    """All is well."""
+    return Finding(Status.OK, detail)
+
+
+def worst_first(checks: Iterable[Check]) -> list[Check]:
+    """The checks, those that need somebody first; otherwise in the order given."""
+    order = list(Status)
+    return sorted(checks, key=lambda check: order.index(check.finding.status))
+
+
+def judge_clock(offset: timedelta, store: str) -> Finding:
+    """Whether a server's clock and this machine's agree; `offset` is the server's minus ours."""
+    seconds = offset.total_seconds()
+    if abs(offset) <= CLOCK_OFF_MAX:
+        return ok(f"{store} and this machine agree within {abs(seconds):.1f} s")
+    side = "ahead of" if seconds > 0 else "behind"
+    return Finding(
+        Status.WARN,
+        f"{store} is {abs(seconds):.1f} s {side} this machine; ledgerctl goes by the server's clock",
+        "set both by NTP: `timedatectl status` on each",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FlagCounts:
+    """How many jobs were looked at, and how many of them have which fault."""
+
+    jobs: int
+    absent: int  # a flag is absent or null
+    not_boolean: int
+    corrupt: int  # reclaimed, never refunded
+    sampled: bool = False
+
+
+def judge_flags(counts: FlagCounts) -> Finding:
+    """Whether every job's flags can be guarded on. Source: contract, section 2, jobs."""
+    of = f"of {'a sample of ' if counts.sampled else ''}{counts.jobs} jobs"
+    if counts.not_boolean or counts.corrupt:
+        return Finding(
+            Status.FAIL,
+            f"{counts.not_boolean} {of} have a flag that is no boolean, {counts.corrupt} are"
+            f" reclaimed without a refund, {counts.absent} lack a flag:"
+            " no guard lets the first two kinds through",
+            "`ledgerctl ledger audit --code bad_flags --code corrupt_flags` names them",
+        )
+    if counts.absent:
+        return Finding(
+            Status.WARN,
+            f"{counts.absent} {of} lack a flag; ledgerctl counts that as false, a worker that"
+            " filters for false never finds them",
+            "`ledgerctl ledger repair --code flags_missing`",
+        )
+    return ok(f"both flags are booleans in all {of.removeprefix('of ')}")
+
+
+def judge_eviction(policy: str, limit: int, used: int) -> Finding:
+    """Whether the server may drop a list of jobs, or is about to refuse one. Figures in bytes."""
+    if policy.startswith("allkeys"):
+        when = "when memory is short" if limit else "as soon as maxmemory is set"
+        return Finding(
+            Status.WARN,
+            f"{policy} drops lists of jobs {when}, without an error",
+            "give the queues a server of their own, or `CONFIG SET maxmemory-policy noeviction`",
+        )
+    if limit and used * 100 > limit * NEARLY_FULL:
+        return Finding(
+            Status.WARN,
+            f"{used * 100 // limit} % of maxmemory is used: soon every push is refused",
+            "free memory, or raise maxmemory",
+        )
+    return ok(f"{policy}: no list is dropped")
+
+
+def judge_persistence(facts: Mapping[str, object], save: str | None) -> Finding:
+    """Whether a restart keeps the lists. `save` is the server's save points, None unasked."""
+    failing = [
+        name
+        for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
+        if facts.get(name, "ok") != "ok"
+    ]
+    if failing:
+        return Finding(
+            Status.FAIL,
+            f"the server cannot save its lists ({', '.join(failing)}) and may refuse writes",
+            "look at its disk and its log",
+        )
+    if facts.get("aof_enabled"):
+        return ok("an append-only file is kept")
+    remedy = "`CONFIG SET appendonly yes`, and the same in the server's file"
+    if save == "":
+        return Finding(Status.WARN, "nothing is saved: a restart loses every queued job", remedy)
+    points = f" at `{save}`" if save else ""
+    return Finding(
+        Status.WARN, f"only snapshots{points}: a crash loses the jobs pushed since the last", remedy
+    )

@@ -1,0 +1,122 @@
+"""The doctor: one short look at each thing that the guarantees stand on, never hanging."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from ledgerctl.domain.doctor import Check, Finding, Status, worst_first
+from ledgerctl.errors import LedgerctlError, StoreUnavailable
+from ledgerctl.operations import doctor_mongo as mongo
+from ledgerctl.operations import doctor_queues as queues
+from ledgerctl.operations.doctor_files import permissions
+from ledgerctl.operations.doctor_look import CHECK_S, Look, Source
+from ledgerctl.stores.connections import Stores
+
+BUDGET_S = 20.0  # for everything together; what has not been looked at by then is unknown
+
+Probe = Callable[[Look], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Doctored:
+    """One check: its name, the store it needs, and the function that looks."""
+
+    id: str
+    source: Source
+    look: Probe
+
+
+CHECKS: tuple[Doctored, ...] = (
+    Doctored("mongo.reachable", Source.MONGO, mongo.reachable),
+    Doctored("mongo.transactions", Source.MONGO, mongo.transactions),
+    Doctored("mongo.write_concern", Source.MONGO, mongo.write_concern),
+    Doctored("mongo.clock", Source.MONGO, mongo.clock),
+    Doctored("index.ledger_unique", Source.MONGO, mongo.ledger_unique),
+    Doctored("index.inbox_unique", Source.MONGO, mongo.inbox_unique),
+    Doctored("index.ledger_account", Source.MONGO, partial(mongo.useful, "account_id")),
+    Doctored("index.ledger_created", Source.MONGO, partial(mongo.useful, "created_at")),
+    Doctored("index.expiry", Source.MONGO, mongo.expiry),
+    Doctored("ledger.append_only", Source.MONGO, mongo.append_only),
+    Doctored("jobs.flags", Source.MONGO, mongo.flags),
+    Doctored("redis.reachable", Source.REDIS, queues.reachable),
+    Doctored("redis.role", Source.REDIS, queues.role),
+    Doctored("redis.eviction", Source.REDIS, queues.eviction),
+    Doctored("redis.persistence", Source.REDIS, queues.persistence),
+    Doctored("redis.types", Source.REDIS, queues.types),
+    Doctored("inbox.keys", Source.MONGO, mongo.inbox_keys),
+    Doctored("inbox.stuck", Source.MONGO, mongo.inbox_stuck),
+    Doctored("config.permissions", Source.FILES, permissions),
+)
+REACHABLE = {"mongo.reachable", "redis.reachable"}
+
+
+@dataclass(slots=True)
+class Examination:
+    """One round of all checks; remembers which store has been lost, and why."""
+
+    look: Look
+    started: float = field(default_factory=time.monotonic)
+    lost: dict[Source, str] = field(default_factory=dict)
+
+    def finding(self, check: Doctored) -> Finding:
+        """What one check found. Never raises ours, never takes longer than its share."""
+        if why := self.lost.get(check.source):
+            return Finding(Status.UNKNOWN, why)
+        if time.monotonic() - self.started > BUDGET_S:
+            return Finding(Status.UNKNOWN, "no time was left for it", "run it again")
+        try:
+            with self._bounded(check.source):
+                return check.look(self.look)
+        except LedgerctlError as error:
+            return self._trouble(check, error)
+
+    def _trouble(self, check: Doctored, error: LedgerctlError) -> Finding:
+        """Why a check could not look; a store that does not answer is not asked again."""
+        if check.id in REACHABLE:
+            self.lost[check.source] = f"{check.id} failed"
+            return Finding(Status.FAIL, error.message, remedy(check.source, error))
+        if isinstance(error, StoreUnavailable):
+            self.lost[check.source] = "the store stopped answering"
+        return Finding(Status.UNKNOWN, error.message, error.hint)
+
+    @contextmanager
+    def _bounded(self, source: Source) -> Iterator[None]:
+        if source is not Source.MONGO:
+            yield
+            return
+        with self.look.stores.mongo.bounded(CHECK_S):
+            yield
+
+
+def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
+    """Every check of the contract, those that need somebody first; changes nothing.
+
+    A store that is down fails its reachable check and leaves its others unknown; so does a right
+    that is missing. `clock` is this machine's. Source: contract, section 3, doctor.
+    """
+    examination = Examination(Look(stores, clock))
+    found = [Check(check.id, examination.finding(check)) for check in CHECKS]
+    return worst_first(with_loss(found, examination.lost))
+
+
+def with_loss(found: list[Check], lost: dict[Source, str]) -> list[Check]:
+    """A store that answered first and then fell silent is not reachable either."""
+    return [
+        Check(check.id, Finding(Status.FAIL, f"{lost[source]} after: {check.finding.detail}"))
+        if check.id in REACHABLE
+        and check.finding.status is not Status.FAIL
+        and (source := Source(check.id.partition(".")[0])) in lost
+        else check
+        for check in found
+    ]
+
+
+def remedy(source: Source, error: LedgerctlError) -> str:
+    """What to do about a store that cannot be used."""
+    if not isinstance(error, StoreUnavailable):
+        return error.hint
+    setting = "mongo_uri" if source is Source.MONGO else "redis_url"
+    return f"start it, or correct {setting}: `ledgerctl config show` says what sets it"

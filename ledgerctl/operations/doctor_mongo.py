@@ -1,0 +1,302 @@
+"""The doctor's look at MongoDB: promises, indexes, rights, flags and claims."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+from ledgerctl.domain.doctor import (
+    Finding,
+    FlagCounts,
+    Status,
+    judge_clock,
+    judge_flags,
+    ok,
+)
+from ledgerctl.domain.inbox import GROUP, KEY, why_stuck
+from ledgerctl.errors import LedgerctlError, NotPermitted, StoreBusy
+from ledgerctl.operations.doctor_look import Look
+from ledgerctl.stores.indexes import INDEXES, Index, serves
+
+OLDEST_MAJOR = 6
+STUCK_AFTER = timedelta(minutes=5)
+STUCK_MAX = 1_000  # rows counted one by one
+SAMPLE = 10_000  # jobs looked at where all take too long
+COUNT_S = 1.5
+EXAMPLES = 4
+
+LEDGER_UNIQUE = next(one for one in INDEXES if one.collection == "ledger" and one.unique)
+INBOX_UNIQUE = next(one for one in INDEXES if one.collection == "inbox" and one.unique)
+INIT = "`ledgerctl db init`"
+DROP_HINT = "drop that index, or `collMod` its expireAfterSeconds away"
+
+# What must never vanish by itself, and what may be rebuilt or is only history.
+KEPT = ("ledger", "jobs", "inbox", "outbox", "dead_archive", "leases")
+DISPENSABLE = ("usage_daily", "operator_log")
+
+
+def reachable(look: Look) -> Finding:
+    """Whether MongoDB answers, lets us in, and is the member that takes writes."""
+    deployment = look.stores.deployment
+    started = time.monotonic()
+    version = deployment.version()
+    took_ms = (time.monotonic() - started) * 1000
+    who = logged_in(look)
+    if not deployment.is_writable():
+        return Finding(
+            Status.FAIL,
+            f"MongoDB {version} is not the primary: every change is refused",
+            "point mongo_uri at the whole replica set",
+        )
+    said = f"MongoDB {version} answers in {took_ms:.0f} ms, {who}"
+    if int(version.partition(".")[0]) < OLDEST_MAJOR:
+        return Finding(Status.WARN, f"{said}; ledgerctl wants 6.0 or newer", "upgrade the server")
+    return ok(said)
+
+
+def logged_in(look: Look) -> str:
+    """As whom we are connected. Raises NotPermitted when a user is wanted and none was given."""
+    login = look.stores.deployment.login()
+    if login.users:
+        return f"as {', '.join(login.users)}"
+    try:
+        look.stores.deployment.demand_login()
+    except NotPermitted:
+        raise NotPermitted(
+            "MongoDB wants a user and a password, and mongo_uri has none",
+            hint="give them in mongo_uri; `ledgerctl db roles` prints the roles",
+        ) from None
+    return "without a user"
+
+
+def transactions(look: Look) -> Finding:
+    """Whether flag, row and message land together."""
+    if look.stores.mongo.transactions:
+        return ok("flag, row and message of a step are one transaction")
+    return Finding(
+        Status.WARN,
+        "a standalone server has no transactions: a crash between two writes is finished by the"
+        " next delivery or by `ledgerctl ledger repair`",
+        "make it a replica set of one: start it with --replSet, then `rs.initiate()`",
+    )
+
+
+def write_concern(look: Look) -> Finding:
+    """Whether a write that other programs were told of can still be lost.
+
+    Ours always ask for the majority and the journal. What weakens the others' is the URI that
+    they share with us, and the deployment's own default.
+    """
+    asked = weakness(look.stores.deployment.asked_write_concern())
+    if asked:
+        return Finding(
+            Status.WARN,
+            f"mongo_uri asks for {asked}; ledgerctl overrides that, other programs do not",
+            "take it out of the URI",
+        )
+    if not look.stores.mongo.transactions:
+        return journal(look)
+    default = weakness(look.stores.deployment.default_write_concern())
+    if default:
+        return Finding(
+            Status.WARN,
+            f"a writer that asks for nothing gets {default}: a failover may undo its writes",
+            '`db.adminCommand({setDefaultRWConcern: 1, defaultWriteConcern: {w: "majority"}})`',
+        )
+    return ok("ours ask for the majority and the journal; so does the default for others")
+
+
+def journal(look: Look) -> Finding:
+    """Whether a standalone server keeps the journal that our writes ask for."""
+    if look.stores.deployment.keeps_journal():
+        return ok("every write waits for the journal")
+    return Finding(
+        Status.FAIL, "the server runs without its journal", "start it without --nojournal"
+    )
+
+
+def weakness(concern: Mapping[str, Any]) -> str:
+    """What a write concern gives up, in words; empty when it gives up nothing."""
+    weak = concern.get("w", "majority") in {0, 1}
+    said = [f"w={concern['w']}"] if weak else []
+    if concern.get("j") is False:
+        said.append("journal=false")
+    return ", ".join(said)
+
+
+def clock(look: Look) -> Finding:
+    """Whether the server's clock and this machine's agree."""
+    return judge_clock(look.stores.deployment.clock_offset(look.clock), "the MongoDB server")
+
+
+def ledger_unique(look: Look) -> Finding:
+    """Whether the server itself refuses a second row of a job's step."""
+    return guarded(look, LEDGER_UNIQUE, "a job can be refunded or charged twice")
+
+
+def inbox_unique(look: Look) -> Finding:
+    """Whether the server itself refuses a second claim of a message."""
+    return guarded(look, INBOX_UNIQUE, "a message can be claimed and applied twice")
+
+
+def guarded(look: Look, index: Index, danger: str) -> Finding:
+    """A unique index that must be there; rows in its way are named."""
+    keys = ", ".join(index.keys)
+    present = look.stores.indexes.present(index.collection)
+    if any(serves(one, index) for one in present):
+        return ok(f"unique ({keys})")
+    others = [", ".join(key for key, _ in one["key"]) for one in present if one.get("unique")]
+    instead = f" (unique instead: {'; '.join(others)})" if others else ""
+    rows = in_the_way(look, index)
+    blocked = f"; in its way: {rows}" if rows else ""
+    hint = f"{INIT} names all of them" if rows else INIT
+    return Finding(
+        Status.FAIL, f"not protected: no unique ({keys}){instead}, {danger}{blocked}", hint
+    )
+
+
+def in_the_way(look: Look, index: Index) -> str:
+    """A few of the rows that share a key, in words; empty when there is no time to find them."""
+    try:
+        with look.stores.mongo.bounded(COUNT_S):
+            rows = list(islice(look.stores.indexes.in_the_way(index), EXAMPLES))
+    except LedgerctlError:
+        return ""
+    return "; ".join(
+        " ".join(f"{name}={value}" for name, value in row.items() if value is not None)
+        for row in rows
+    )
+
+
+def useful(first_key: str, look: Look) -> Finding:
+    """An index of the ledger that only costs time when it is absent."""
+    wanted = next(one for one in INDEXES if one.collection == "ledger" and one.keys[0] == first_key)
+    present = look.stores.indexes.present("ledger")
+    if any(serves(one, wanted) for one in present):
+        return ok(f"({', '.join(wanted.keys)})")
+    narrower = Index("ledger", wanted.keys[:2])
+    if any(serves(one, narrower) for one in present):
+        return ok(f"({', '.join(narrower.keys)}); {INIT} adds the one that holds the amounts too")
+    return Finding(
+        Status.WARN,
+        f"no index begins with ({', '.join(narrower.keys)}): large ledgers are read whole",
+        INIT,
+    )
+
+
+def expiry(look: Look) -> Finding:
+    """Whether the server deletes money or state by itself: a TTL, or a capped collection."""
+    lost = list(vanishing(look, KEPT))
+    if lost:
+        return Finding(Status.FAIL, "; ".join(lost), DROP_HINT)
+    going = list(vanishing(look, DISPENSABLE))
+    if going:
+        return Finding(Status.WARN, "; ".join(going), DROP_HINT)
+    return ok("nothing is deleted by itself")
+
+
+def vanishing(look: Look, collections: Sequence[str]) -> Iterator[str]:
+    """Each way in which documents of these collections vanish by themselves."""
+    for collection in collections:
+        name = look.stores.mongo.collection(collection).name
+        for index in look.stores.indexes.present(collection):
+            if "expireAfterSeconds" in index:
+                key = ", ".join(key for key, _ in index["key"])
+                yield f"{name} expires {index['expireAfterSeconds']} s after {key}"
+        options = options_of(look, collection)
+        if options.get("capped"):
+            yield f"{name} is capped: old documents are overwritten"
+        if "expireAfterSeconds" in options:
+            yield f"{name} expires {options['expireAfterSeconds']} s after its key"
+
+
+def options_of(look: Look, collection: str) -> Mapping[str, Any]:
+    """How a collection was made; empty where we may not ask, which its indexes need not share."""
+    try:
+        return look.stores.deployment.options_of(collection)
+    except NotPermitted:
+        return {}
+
+
+def append_only(look: Look) -> Finding:
+    """Whether this user could change or delete ledger rows, which nobody ever should."""
+    login = look.stores.deployment.login()
+    if not login.users:
+        return Finding(
+            Status.WARN,
+            "the server asks for no user: anybody may change or delete ledger rows",
+            "turn access control on; `ledgerctl db roles` prints the roles",
+        )
+    name = look.stores.mongo.collection("ledger").name
+    may = [action for action in ("update", "remove") if login.allows(name, action)]
+    who = ", ".join(login.users)
+    if may:
+        return Finding(
+            Status.WARN,
+            f"{who} may {' and '.join(may)} rows of {name}",
+            "use a role that may only find and insert: `ledgerctl db roles`",
+        )
+    more = "append" if login.allows(name, "insert") else "only read"
+    return ok(f"{who} may {more}, never change or delete rows")
+
+
+def flags(look: Look) -> Finding:
+    """Whether every job's flags are booleans; a sample where counting all takes too long."""
+    return judge_flags(flag_counts(look))
+
+
+def flag_counts(look: Look) -> FlagCounts:
+    """The counts of all jobs, or of a random sample of them."""
+    deployment = look.stores.deployment
+    try:
+        with look.stores.mongo.bounded(COUNT_S):
+            return deployment.flag_counts()
+    except StoreBusy:
+        return deployment.flag_counts(sample=SAMPLE)
+
+
+def inbox_keys(look: Look) -> Finding:
+    """Both halves of the claims' key, measured against the stored rows, not trusted."""
+    rows, filled = look.stores.inbox.filled((GROUP, KEY, "tenant_id"))
+    if not rows:
+        return ok("no claims yet")
+    lacking = [f"{rows - filled[name]} of {rows} claims lack {name}" for name in (GROUP, KEY)]
+    if any(filled[name] < rows for name in (GROUP, KEY)):
+        return Finding(Status.FAIL, "; ".join(lacking), "`ledgerctl inbox audit`")
+    if shared := in_the_way(look, INBOX_UNIQUE):
+        return Finding(Status.FAIL, f"claims share a key: {shared}", "`ledgerctl inbox audit`")
+    return tenants(look, rows, filled["tenant_id"])
+
+
+def tenants(look: Look, rows: int, with_tenant: int) -> Finding:
+    """Whether a lookup by tenant, which nothing enforces, would miss."""
+    messages, filled = look.stores.outbox.filled((KEY, "tenant_id"))
+    if with_tenant < rows and filled["tenant_id"]:
+        return Finding(
+            Status.WARN,
+            f"{rows - with_tenant} of {rows} claims have no tenant_id, {filled['tenant_id']} of"
+            f" {messages} messages have one: a lookup by tenant misses",
+            "look claims up by (consumer_group, message_key); `ledgerctl inbox audit` measures it",
+        )
+    return ok(f"{rows} claims, group and key filled in each")
+
+
+def inbox_stuck(look: Look) -> Finding:
+    """Whether messages go round without ever being done, by age and frequency."""
+    policy = look.stores.settings.retry
+    stuck = (
+        standing
+        for standing, _ in look.stores.inbox.suspects(policy.max_attempts)
+        if why_stuck(standing, STUCK_AFTER, policy)
+    )
+    found = list(islice(stuck, STUCK_MAX))
+    if not found:
+        return ok("no claim is stuck")
+    first = found[0]
+    number = f"{STUCK_MAX} or more" if len(found) == STUCK_MAX else str(len(found))
+    return Finding(
+        Status.FAIL,
+        f"{number} claims are stuck, such as {first.message.text} of group {first.group}",
+        "`ledgerctl inbox stuck`",
+    )

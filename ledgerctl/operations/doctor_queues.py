@@ -1,0 +1,95 @@
+"""The doctor's look at Redis: who answers, whether it keeps jobs, and what stands under the names."""
+
+import time
+
+from ledgerctl.domain.doctor import (
+    CLOCK_OFF_MAX,
+    Finding,
+    Status,
+    judge_clock,
+    judge_eviction,
+    judge_persistence,
+    ok,
+)
+from ledgerctl.errors import NotPermitted
+from ledgerctl.operations.doctor_look import CHECK_S, Look
+
+
+def reachable(look: Look) -> Finding:
+    """Whether Redis answers and lets us in; a clock that is off is said here too."""
+    server = look.stores.queue_server
+    started = time.monotonic()
+    server.ping()
+    took_ms = (time.monotonic() - started) * 1000
+    offset = server.clock_offset(look.clock)
+    if offset is not None and abs(offset) > CLOCK_OFF_MAX:
+        return judge_clock(offset, "the Redis server")
+    return ok(f"{described(look)} answers in {took_ms:.0f} ms")
+
+
+def described(look: Look) -> str:
+    """The server's kind and version, as far as it says them."""
+    try:
+        facts = look.stores.queue_server.facts()
+    except NotPermitted:
+        return "the server"
+    if "valkey_version" in facts:
+        return f"Valkey {facts['valkey_version']}"
+    return f"Redis {facts.get('redis_version', '?')}"
+
+
+def role(look: Look) -> Finding:
+    """Whether this server takes changes."""
+    found = look.stores.queue_server.role()
+    if found == "master":
+        return ok("primary")
+    kind = "a replica" if found == "slave" else f"a {found}"
+    return Finding(
+        Status.FAIL, f"{kind}: every change is refused", "point redis_url at the primary"
+    )
+
+
+def eviction(look: Look) -> Finding:
+    """Whether the server drops lists when memory is short."""
+    server = look.stores.queue_server
+    try:
+        facts = server.facts()
+    except NotPermitted:
+        policy = server.setting("maxmemory-policy")
+        if policy is None:
+            raise
+        return judge_eviction(policy, int(server.setting("maxmemory") or 0), 0)
+    return judge_eviction(
+        str(facts["maxmemory_policy"]), int(facts["maxmemory"]), int(facts["used_memory"])
+    )
+
+
+def persistence(look: Look) -> Finding:
+    """Whether the lists outlive a restart."""
+    server = look.stores.queue_server
+    return judge_persistence(server.facts(), server.setting("save"))
+
+
+def types(look: Look) -> Finding:
+    """Whether every key under the configured names is a list that nobody lets expire."""
+    server = look.stores.queue_server
+    deadline = time.monotonic() + CHECK_S
+    names, whole = server.own_keys(within=lambda: time.monotonic() < deadline)
+    found = server.types(names)
+    wrong = [
+        f"{name}: expected list, found {kind}" for name, kind in found.items() if kind != "list"
+    ]
+    if wrong:
+        return Finding(
+            Status.FAIL,
+            "; ".join(wrong),
+            "look at the key by hand, or give another name in [keys]",
+        )
+    if expiring := server.expiring(found):
+        return Finding(
+            Status.FAIL,
+            f"the server will delete {', '.join(expiring)} by itself",
+            f"`PERSIST {expiring[0]}`",
+        )
+    rest = "" if whole else "; other workers' lists were not looked at: too many keys"
+    return ok(f"{len(found)} lists, no other type{rest}")

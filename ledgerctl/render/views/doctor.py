@@ -1,0 +1,40 @@
+"""The doctor's checks, as a report."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ledgerctl.domain.doctor import Check, Status
+from ledgerctl.errors import ExitCode
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report
+
+COLUMNS = (
+    Column("status"),
+    Column("id", title="check", kind=Kind.ID),
+    Column("detail"),
+    Column("hint", title="remedy"),
+)
+
+
+def checks(found: Sequence[Check]) -> Report:
+    """One line a check, and how many need somebody; exit 5 when any failed."""
+    counts = Counter(check.finding.status for check in found)
+    said = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
+    return Report(
+        columns=COLUMNS,
+        records=[record(check) for check in found],
+        document={"checks": STREAMED, "failed": counts[Status.FAIL], "warned": counts[Status.WARN]},
+        items_key="checks",
+        foot=(said,),
+        exit_code=int(ExitCode.FOUND if counts[Status.FAIL] else ExitCode.DONE),
+    )
+
+
+def record(check: Check) -> Record:
+    """One check."""
+    finding = check.finding
+    return {
+        "id": check.id,
+        "status": str(finding.status),
+        "detail": finding.detail,
+        "hint": finding.hint,
+    }

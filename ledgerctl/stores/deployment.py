@@ -1,0 +1,142 @@
+"""The MongoDB deployment itself, read only: who we are there, what it promises, what expires."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ledgerctl.domain.doctor import FlagCounts
+from ledgerctl.stores.connections import Document, Mongo
+
+BOOLEAN_OR_ABSENT = ["bool", "missing", "null"]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The users that the connection acts as, and what they may do; no user where none is asked."""
+
+    users: tuple[str, ...]
+    database: str
+    privileges: tuple[Mapping[str, Any], ...]
+
+    def allows(self, collection: str, action: str) -> bool:
+        """Whether these users may do `action` on a collection of our database."""
+        return any(
+            action in privilege["actions"] and self._covers(privilege["resource"], collection)
+            for privilege in self.privileges
+        )
+
+    def _covers(self, resource: Mapping[str, Any], collection: str) -> bool:
+        if resource.get("anyResource"):
+            return True
+        return (
+            "db" in resource
+            and resource["db"] in {"", self.database}
+            and resource["collection"] in {"", collection}
+        )
+
+
+class Deployment:
+    """What the server says of itself. Every call here is one short command that changes nothing."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    def version(self) -> str:
+        """The server's version."""
+        return str(self._command("buildInfo").get("version", "?"))
+
+    def login(self) -> Login:
+        """As whom we are connected, with every privilege, inherited ones too."""
+        found = self._command("connectionStatus", showPrivileges=True)["authInfo"]
+        return Login(
+            users=tuple(f"{one['user']}@{one['db']}" for one in found["authenticatedUsers"]),
+            database=self._mongo.database.name,
+            privileges=tuple(found.get("authenticatedUserPrivileges", ())),
+        )
+
+    def is_writable(self) -> bool:
+        """Whether the server we talk to takes writes: it is no secondary."""
+        return bool(self._mongo.hello.get("isWritablePrimary", False))
+
+    def clock_offset(self, clock: Callable[[], datetime]) -> timedelta:
+        """The server's time minus ours, as of the middle of asking."""
+        before = clock()
+        answer = self._command("hello")
+        after = clock()
+        heard: datetime = answer["localTime"]
+        heard = heard if heard.tzinfo else heard.replace(tzinfo=UTC)
+        return heard - (before + (after - before) / 2)
+
+    def asked_write_concern(self) -> Document:
+        """What the URI asks of every write; ours ask for majority and journal all the same."""
+        return dict(self._mongo.client.write_concern.document)
+
+    def default_write_concern(self) -> Document:
+        """What the replica set gives a writer that asks for nothing; empty where it does not say."""
+        return dict(self._command("getDefaultRWConcern").get("defaultWriteConcern") or {})
+
+    def keeps_journal(self) -> bool:
+        """Whether a standalone server was started with its journal, without which ours fail."""
+        options = self._command("getCmdLineOpts").get("parsed", {})
+        journal = options.get("storage", {}).get("journal", {})
+        return bool(journal.get("enabled", True))
+
+    def demand_login(self) -> None:
+        """Raise NotPermitted when the server wants a user and we are none; needs no right else."""
+        with self._mongo.reading("look at the database"):
+            self._mongo.database.list_collection_names(authorizedCollections=True)
+
+    def options_of(self, collection: str) -> Document:
+        """How a collection was made: `capped`, `expireAfterSeconds`; empty when there is none."""
+        name = self._mongo.collection(collection).name
+        with self._mongo.reading(f"read the options of {name}"):
+            found = self._mongo.database.list_collections(filter={"name": name})
+            return next((dict(one.get("options", {})) for one in found), {})
+
+    def flag_counts(self, *, sample: int | None = None) -> FlagCounts:
+        """How many jobs have which faulty flags; of all jobs, or of `sample` random ones."""
+        pipeline: list[Document] = [{"$sample": {"size": sample}}] if sample else []
+        with self._mongo.reading("count the jobs' flags"):
+            found = self._mongo.collection("jobs").aggregate([*pipeline, COUNT_FLAGS])
+            counts = next(iter(found), {})
+        return FlagCounts(
+            jobs=counts.get("jobs", 0),
+            absent=counts.get("absent", 0),
+            not_boolean=counts.get("not_boolean", 0),
+            corrupt=counts.get("corrupt", 0),
+            sampled=sample is not None,
+        )
+
+    def _command(self, name: str, **options: Any) -> Document:
+        with self._mongo.reading(f"ask MongoDB ({name})"):
+            return dict(self._mongo.client.admin.command(name, **options))
+
+
+def _either(test: Callable[[Document], Document]) -> Document:
+    kinds = [test({"$type": f"${flag}"}) for flag in ("is_refunded", "is_reclaimed")]
+    return {"$sum": {"$cond": [{"$or": kinds}, 1, 0]}}
+
+
+COUNT_FLAGS: Document = {
+    "$group": {
+        "_id": None,
+        "jobs": {"$sum": 1},
+        "absent": _either(lambda kind: {"$in": [kind, ["missing", "null"]]}),
+        "not_boolean": _either(lambda kind: {"$not": [{"$in": [kind, BOOLEAN_OR_ABSENT]}]}),
+        "corrupt": {
+            "$sum": {
+                "$cond": [
+                    {
+                        "$and": [
+                            {"$eq": ["$is_reclaimed", True]},
+                            {"$in": [{"$ifNull": ["$is_refunded", False]}, [False]]},
+                        ]
+                    },
+                    1,
+                    0,
+                ]
+            }
+        },
+    }
+}

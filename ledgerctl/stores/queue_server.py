@@ -1,0 +1,104 @@
+"""The Redis server itself, read only: its role, its memory, its saving, the types of its keys."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from ledgerctl.errors import NotPermitted
+from ledgerctl.stores.queues import SCAN_COUNT, Queues, glob_escaped
+
+KEYS_MAX = 1_000  # lists of our own that are looked at one by one
+
+
+class QueueServer:
+    """What the server says of itself. Nothing here changes anything."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._client = queues.client
+        self._facts: Mapping[str, Any] | None = None
+
+    def ping(self) -> None:
+        """Return when the server lets us in, whether or not we may ping."""
+        with suppress(NotPermitted), self._queues.reading("ping"):
+            self._client.ping()
+            return
+        # Refused: a wrong password is refused here too, a missing right for PING alone is not.
+        with self._queues.reading("look at the retry list"):
+            self._client.type(self._queues.keys.retry)
+
+    def facts(self) -> Mapping[str, Any]:
+        """The server's INFO, asked once. Raises NotPermitted where we may not."""
+        if self._facts is None:
+            with self._queues.reading("ask for INFO"):
+                self._facts = cast(Mapping[str, Any], self._client.info())
+        return self._facts
+
+    def role(self) -> str:
+        """`master`, `slave` or `sentinel`."""
+        try:
+            return str(self.facts()["role"])
+        except NotPermitted:
+            with self._queues.reading("ask for the ROLE"):
+                answer = self._client.role()
+            return text(answer[0])
+
+    def setting(self, name: str) -> str | None:
+        """One of the server's settings by CONFIG GET; None where we may not ask."""
+        with suppress(NotPermitted), self._queues.reading(f"ask for {name}"):
+            found = cast(Mapping[Any, Any], self._client.config_get(name))
+            return next((text(value) for value in found.values()), None)
+        return None
+
+    def clock_offset(self, clock: Callable[[], datetime]) -> timedelta | None:
+        """The server's time minus ours; None where we may not ask."""
+        with suppress(NotPermitted), self._queues.reading("ask the time"):
+            before = clock()
+            seconds, microseconds = self._client.time()
+            after = clock()
+            heard = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
+            return heard - (before + (after - before) / 2)
+        return None
+
+    def own_keys(self, *, within: Callable[[], bool]) -> tuple[list[str], bool]:
+        """The configured lists and those under their names; False when `within` ended the look."""
+        keys = self._queues.keys
+        found = {keys.retry, keys.dead_letter}
+        for stem in (keys.processing, keys.dead_letter):
+            cursor: Any = 0
+            while True:
+                with self._queues.reading(f"look for {stem}:*"):
+                    cursor, names = cast(
+                        tuple[Any, list[bytes]],
+                        self._client.scan(
+                            cursor, match=f"{glob_escaped(stem)}:*", count=SCAN_COUNT
+                        ),
+                    )
+                found.update(text(name) for name in names)
+                if not int(cursor):
+                    break
+                if not within() or len(found) > KEYS_MAX:
+                    return sorted(found)[:KEYS_MAX], False
+        return sorted(found)[:KEYS_MAX], len(found) <= KEYS_MAX
+
+    def types(self, names: Iterable[str]) -> dict[str, str]:
+        """The type of each key that exists."""
+        found: dict[str, str] = {}
+        with self._queues.reading("ask the lists' types"):
+            for name in names:
+                kind = text(cast(Any, self._client.type(name)))
+                if kind != "none":
+                    found[name] = kind
+        return found
+
+    def expiring(self, names: Iterable[str]) -> list[str]:
+        """Those of these keys that the server will delete by itself; none where we may not ask."""
+        with suppress(NotPermitted), self._queues.reading("ask when the lists expire"):
+            return [name for name in names if self._client.pttl(name) >= 0]
+        return []
+
+
+def text(value: object) -> str:
+    """A reply as text."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
