@@ -50,8 +50,13 @@ def _write_body(report: Report, output: Output, look: Look) -> int:
         for record in records:
             _write_lines(_page(report.columns, record, output, look), output)
     elif records or not report.empty:
-        _write_lines(_table(report.columns, records, output, look), output)
+        columns = [column for column in report.columns if _has_a_place(column, records)]
+        _write_lines(_table(columns, records, output, look), output)
     return len(records)
+
+
+def _has_a_place(column: Column, records: Sequence[Record]) -> bool:
+    return not column.when_filled or any(cell_text(one.get(column.key)) for one in records)
 
 
 def _write_lines(lines: Iterator[str], output: Output) -> None:
@@ -60,7 +65,9 @@ def _write_lines(lines: Iterator[str], output: Output) -> None:
 
 
 def cell_text(value: Any) -> str:
-    """A value as people read it."""
+    """A value as people read it; counts by name are words, not JSON."""
+    if isinstance(value, Mapping) and all(type(one) in {int, str} for one in value.values()):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
     return duration_text(value) if isinstance(value, timedelta) else value_text(value)
 
 

@@ -45,7 +45,7 @@ def emit(
             f"there is no output format {format!r}", hint=f"The formats are {', '.join(FORMATS)}."
         )
     if fields is None:
-        report = shown_columns(report)
+        report = shown_columns(report, for_table=format == "table")
     else:
         report = select_fields(report, fields, whole_document=format == "json")
     output = Output(out)

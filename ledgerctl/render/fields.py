@@ -9,9 +9,10 @@ from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Column, Document, Record, Report, Shape
 
 
-def shown_columns(report: Report) -> Report:
+def shown_columns(report: Report, *, for_table: bool = False) -> Report:
     """The report without the columns that wait to be asked for."""
-    return replace(report, columns=[column for column in report.columns if column.shown])
+    shown = [one for one in report.columns if one.shown and (one.in_table or not for_table)]
+    return replace(report, columns=shown)
 
 
 def select_fields(report: Report, fields: Sequence[str], *, whole_document: bool) -> Report:
@@ -27,7 +28,7 @@ def select_fields(report: Report, fields: Sequence[str], *, whole_document: bool
     _check(fields, [*columns, *(key for key in first if key not in columns)])
     return replace(
         report,
-        columns=[columns.get(field, Column(field)) for field in fields],
+        columns=[replace(columns.get(field, Column(field)), when_filled=False) for field in fields],
         records=(_part(record, fields) for record in report.records),
         document=_cut_items(report, fields),
     )

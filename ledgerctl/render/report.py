@@ -49,13 +49,17 @@ class Column:
     """One key of each record, as the tabular formats show it.
 
     A column with `shown=False` appears only when `--fields` asks for it. `title` is the table's
-    heading; plain and csv are headed by the key.
+    heading; plain and csv are headed by the key. To fit a terminal, a table leaves out a column
+    with `in_table=False` unless `--fields` asks for it, and one with `when_filled=True` that no
+    record fills.
     """
 
     key: str
     title: str = ""
     kind: Kind = Kind.TEXT
     shown: bool = True
+    in_table: bool = True
+    when_filled: bool = False
 
     @property
     def heading(self) -> str:

@@ -25,6 +25,8 @@ OUTAGE = "upstream timed out after 30 s (gpu-3)"
 REFUSED = "connect to 10.0.0.7:9000: connection refused"
 WEIGHTS = "model weights not found: sdxl-v7"
 HOPELESS = "job-66"
+RECOVERED = {4, 11, 17}  # of that night
+ERRORS_OF_THE_NIGHT = [OUTAGE] * 23 + [REFUSED] * 9 + [WEIGHTS] * 4
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,15 @@ def jobs(now: datetime) -> Iterator[Past]:
     yield Past("job-36", "acct-7", 40, now - 5 * days, refunded=True)
     yield Past("job-40", "acct-7", 40, now - 3 * days)
     night = (now - days).replace(hour=2, minute=10, second=0, microsecond=0)
-    for number in range(36):
+    for number, error in enumerate(ERRORS_OF_THE_NIGHT):
         yield Past(
             f"job-{201 + number}",
             f"acct-{(12, 15, 19)[number % 3]}",
             (40, 25, 60)[number % 3],
             night + number * timedelta(seconds=41),
             refunded=True,
-            reclaimed=number in {4, 11, 17},
-            error=OUTAGE if number < 23 else REFUSED if number < 32 else WEIGHTS,
+            reclaimed=number in RECOVERED,
+            error=error,
         )
     yield Past(HOPELESS, "acct-19", 60, now - timedelta(hours=2), refunded=True)
 

@@ -11,14 +11,14 @@ from ledgerctl.render.report import Column, Kind, Record, Report, listing
 
 RESULT_COLUMNS = (
     Column("job_id", kind=Kind.ID),
-    Column("operation"),
-    Column("applied", kind=Kind.FLAG),
+    Column("operation", in_table=False),
+    Column("applied", kind=Kind.FLAG, in_table=False),
     Column("outcome"),
-    Column("state"),
+    Column("state", in_table=False),
     Column("amount", kind=Kind.AMOUNT),
     Column("row_id", kind=Kind.ID),
     Column("at", kind=Kind.TIME),
-    Column("detail"),
+    Column("detail", when_filled=True),
 )
 JOB_COLUMNS = (
     Column("job_id", kind=Kind.ID),
@@ -26,8 +26,8 @@ JOB_COLUMNS = (
     Column("cost", kind=Kind.AMOUNT),
     Column("status"),
     Column("state"),
-    Column("refunded_at", kind=Kind.TIME),
-    Column("reclaimed_at", kind=Kind.TIME),
+    Column("refunded_at", kind=Kind.TIME, in_table=False),
+    Column("reclaimed_at", kind=Kind.TIME, in_table=False),
     Column("created_at", kind=Kind.TIME),
 )
 

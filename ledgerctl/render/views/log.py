@@ -7,15 +7,16 @@ from ledgerctl.render.report import Column, Kind, Report, listing, record
 
 COLUMNS = (
     Column("operation_id", kind=Kind.ID),
-    Column("at", kind=Kind.TIME),
+    Column("at", kind=Kind.TIME, in_table=False),  # the id begins with it
     Column("operator", kind=Kind.ID),
     Column("command"),
     Column("counts"),
-    Column("exit_code", kind=Kind.COUNT),
+    Column("exit_code", title="exit", kind=Kind.COUNT),
     Column("reason"),
 )
 PAGE_COLUMNS = (
-    *COLUMNS[:2],
+    COLUMNS[0],
+    Column("at", kind=Kind.TIME),
     Column("finished_at", kind=Kind.TIME),
     Column("profile"),
     *COLUMNS[2:],
