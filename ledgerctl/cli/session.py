@@ -263,7 +263,7 @@ class Session:
             except BaseException as error:
                 operation.end(exit_code=int(getattr(error, "exit_code", ExitCode.BUG)))
                 raise
-            operation.end(exit_code=operation.exit_code)
+            operation.end(exit_code=int(self.stop.exit_code or operation.exit_code))
 
     # output
 
