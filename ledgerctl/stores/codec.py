@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from bson import DatetimeMS, Decimal128, Int64, ObjectId
@@ -12,6 +13,7 @@ from ledgerctl.domain.amounts import Amount, exact_amount, fits_int64
 from ledgerctl.domain.ids import Id, IdKind
 from ledgerctl.domain.jobs import Flag, Job
 from ledgerctl.domain.rows import NewRow, Row
+from ledgerctl.domain.times import format_time
 
 DIGITS = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 
@@ -156,3 +158,21 @@ def to_number(amount: int) -> Int64 | Decimal128:
 def out_of_range(value: object) -> bool:
     """Whether a stored date is one that Python cannot hold."""
     return isinstance(value, DatetimeMS)
+
+
+def to_plain(value: object) -> Any:
+    """A stored value as JSON can hold it, exact: whole numbers stay numbers, ids and times are text."""
+    if isinstance(value, dict):
+        return {str(key): to_plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [to_plain(one) for one in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, datetime):
+        return format_time(value)
+    amount = to_amount(value)
+    if isinstance(amount, int):
+        return amount
+    return value if isinstance(value, float) and isfinite(value) else str(value)

@@ -1,13 +1,14 @@
 """The claims of messages: taken by insert or by a conditional update on the exact state read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 from bson import ObjectId
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.client_session import ClientSession
-from pymongo.errors import BulkWriteError
+from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from ledgerctl.domain.inbox import (
     GROUP,
@@ -39,6 +40,7 @@ class Inbox:
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._claims = mongo.collection("inbox")
+        self._marks = mongo.collection("leases")
 
     # claiming
 
@@ -324,6 +326,35 @@ class Inbox:
             )
         return found.modified_count
 
+    # how far a group has read
+
+    def mark(self, group: str, topic: str | None) -> datetime | None:
+        """Up to when every message of this topic has had a row of the group; None: never read."""
+        with self._mongo.reading("read the consumer's mark"):
+            found = self._marks.find_one({"_id": mark_id(group)})
+        if found is None or found.get("topic") != topic:
+            return None
+        return to_time(found.get("mark"))
+
+    def advance_mark(self, group: str, topic: str | None, at: datetime) -> None:
+        """Move the mark forward, never beyond the server's now; another topic starts its own."""
+        same_topic = {"$eq": [{"$ifNull": ["$topic", None]}, {"$literal": topic}]}
+        reached = {"$min": [at, "$$NOW"]}
+        with self._mongo.writing("move the consumer's mark"), suppress(DuplicateKeyError):
+            self._marks.update_one(
+                {"_id": mark_id(group)},
+                [
+                    {
+                        "$set": {
+                            "mark": {"$cond": [same_topic, {"$max": ["$mark", reached]}, reached]},
+                            "topic": {"$literal": topic},
+                            "marked_at": "$$NOW",
+                        }
+                    }
+                ],
+                upsert=True,
+            )
+
     # the audit
 
     def unique_indexes(self) -> list[tuple[str, ...]]:
@@ -360,6 +391,11 @@ class Inbox:
         with self._mongo.reading("read the inbox"):
             found = self._claims.aggregate([*pipeline, {"$set": {"_now": "$$NOW"}}])
             return [to_standing(document, document["_now"]) for document in found]
+
+
+def mark_id(group: str) -> str:
+    """The `_id` of a group's mark, which stands among the leases."""
+    return f"consumer:{group}"
 
 
 # what the server computes
