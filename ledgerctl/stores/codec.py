@@ -161,18 +161,34 @@ def out_of_range(value: object) -> bool:
 
 
 def to_plain(value: object) -> Any:
-    """A stored value as JSON can hold it, exact: whole numbers stay numbers, ids and times are text."""
+    """A stored value as JSON holds it: whole numbers exact, ids and times as text."""
     if isinstance(value, dict):
         return {str(key): to_plain(one) for key, one in value.items()}
     if isinstance(value, list):
         return [to_plain(one) for one in value]
-    if value is None or isinstance(value, bool | str):
+    if isinstance(value, datetime):
+        return format_time(value)
+    if isinstance(value, float) and isfinite(value):
+        return value
+    shown = to_shown(value)
+    if not isinstance(shown, Decimal):
+        return shown
+    return int(shown) if shown == shown.to_integral_value() else str(shown)
+
+
+def to_shown(value: object) -> Any:
+    """A stored value as reports show it: plain types, times as times, never a float."""
+    if isinstance(value, dict):
+        return {str(key): to_shown(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [to_shown(one) for one in value]
+    if value is None or isinstance(value, bool | str | datetime):
         return value
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, datetime):
-        return format_time(value)
-    amount = to_amount(value)
-    if isinstance(amount, int):
-        return amount
-    return value if isinstance(value, float) and isfinite(value) else str(value)
+    if isinstance(value, float):
+        return Decimal(repr(value)) if isfinite(value) else str(value)
+    if isinstance(value, Decimal128):
+        number = value.to_decimal()
+        return number if number.is_finite() else str(number)
+    return str(value)

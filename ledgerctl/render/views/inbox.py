@@ -1,0 +1,260 @@
+"""The inbox, as reports."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ledgerctl.domain.inbox import InboxAudit, Lookup, Measured
+from ledgerctl.errors import ExitCode
+from ledgerctl.render.report import Column, Kind, Record, Report, Shape, listing, record
+
+ROW_COLUMNS = (
+    Column("row_id", kind=Kind.ID, shown=False),
+    Column("consumer_group", kind=Kind.ID),
+    Column("message_key", kind=Kind.ID),
+    Column("tenant_id", kind=Kind.ID, shown=False),
+    Column("status"),
+    Column("attempts", kind=Kind.COUNT),
+    Column("deliveries", kind=Kind.COUNT),
+    Column("first_seen_at", kind=Kind.TIME),
+    Column("last_seen_at", kind=Kind.TIME),
+    Column("claimed_until", kind=Kind.TIME, shown=False),
+    Column("not_before", kind=Kind.TIME, shown=False),
+    Column("completed_at", kind=Kind.TIME),
+    Column("last_error"),
+)
+STUCK_COLUMNS = (
+    *ROW_COLUMNS[:7],
+    Column("age", kind=Kind.DURATION),
+    Column("every", kind=Kind.DURATION),
+    Column("why"),
+    *(column for column in ROW_COLUMNS[7:] if column.key != "last_error"),
+    Column("last_error", shown=False),
+)
+LOOKUP_COLUMNS = (
+    Column("fields", kind=Kind.ID),
+    Column("found", kind=Kind.COUNT),
+    Column("missed", kind=Kind.COUNT),
+    Column("without_message", kind=Kind.COUNT),
+    Column("enforced", kind=Kind.FLAG),
+    Column("ok", kind=Kind.FLAG),
+)
+FIELD_COLUMNS = (
+    Column("collection"),
+    Column("field", kind=Kind.ID),
+    Column("filled", kind=Kind.COUNT),
+    Column("empty", kind=Kind.COUNT),
+)
+UNCLAIMED_COLUMNS = (Column("consumer_group", kind=Kind.ID), Column("unclaimed", kind=Kind.COUNT))
+MESSAGE_COLUMNS = (
+    Column("message_key", kind=Kind.ID),
+    Column("tenant_id", kind=Kind.ID),
+    Column("topic"),
+    Column("created_at", kind=Kind.TIME),
+    Column("payload"),
+)
+CONSUMED_COLUMNS = (
+    Column("consumer_group", kind=Kind.ID),
+    Column("handled", kind=Kind.COUNT),
+    Column("succeeded", kind=Kind.COUNT),
+    Column("failed", kind=Kind.COUNT),
+    Column("dead", kind=Kind.COUNT),
+    Column("superseded", kind=Kind.COUNT, shown=False),
+    Column("operation_id", kind=Kind.ID),
+)
+CHANGED_COLUMNS = (
+    Column("consumer_group", kind=Kind.ID),
+    Column("message_key", kind=Kind.ID),
+    Column("status"),
+    Column("attempts", kind=Kind.COUNT),
+    Column("deliveries", kind=Kind.COUNT),
+    Column("completed_at", kind=Kind.TIME),
+)
+
+
+def row(document: Mapping[str, Any]) -> dict[str, Any]:
+    """One inbox row under its contract name; unknown fields are kept."""
+    return {"row_id": str(document["_id"])} | {
+        key: value for key, value in document.items() if key != "_id"
+    }
+
+
+def rows(found: Sequence[Mapping[str, Any]], total: int) -> Report:
+    """A listing of rows."""
+    return listing(
+        [row(document) for document in found],
+        columns=ROW_COLUMNS,
+        total=total,
+        empty="No inbox rows.",
+    )
+
+
+def stuck(
+    found: Sequence[tuple[Mapping[str, Any], Sequence[str], timedelta, timedelta | None]],
+    total: int,
+) -> Report:
+    """The stuck rows; exit 5 if there are any."""
+    return listing(
+        [
+            row(document) | {"why": list(why), "age": age, "every": every}
+            for document, why, age, every in found
+        ],
+        columns=STUCK_COLUMNS,
+        total=total,
+        exit_code=int(ExitCode.FOUND if total else ExitCode.DONE),
+        foot=[f"{total} rows are stuck"],
+        empty="Nothing is stuck.",
+    )
+
+
+def shown(
+    key: str, messages: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+) -> Report:
+    """One message and its row in every group that saw it."""
+    notes = []
+    if not messages:
+        notes.append("the outbox has no message of this key")
+    if len(messages) > 1:
+        notes.append(f"{len(messages)} messages share this key; the first is shown")
+    message = {k: v for k, v in messages[0].items() if k != "_id"} if messages else None
+    document = {"message_key": key, "message": message, "rows": [row(one) for one in found]}
+    return Report(
+        columns=ROW_COLUMNS,
+        records=document["rows"],  # type: ignore[arg-type]  # rows by construction
+        document=document,
+        items_key="rows",
+        head=message_lines(message),
+        notes=notes,
+        empty="No group has seen it.",
+    )
+
+
+def message_lines(message: Mapping[str, Any] | None) -> list[str]:
+    """A message in two lines."""
+    if message is None:
+        return []
+    made = message.get("created_at")
+    when = made.isoformat(timespec="milliseconds") if isinstance(made, datetime) else "no date"
+    return [
+        f"message {message.get('message_key')}, topic {message.get('topic')},"
+        f" tenant {message.get('tenant_id')}, {when}",
+        f"payload {message.get('payload')}",
+    ]
+
+
+def changed(
+    found: Sequence[Mapping[str, Any]],
+    *,
+    verb: str,
+    selected: int,
+    done: int,
+    operation_id: str | None,
+    dry_run: bool,
+    exit_code: int = 0,
+) -> Report:
+    """What `retry` and `settle` did, or would do."""
+    document: dict[str, Any] = {
+        "operation_id": operation_id,
+        "dry_run": dry_run,
+        "selected": selected,
+        verb: done,
+    }
+    return Report(
+        columns=CHANGED_COLUMNS,
+        records=[row(one) for one in found],
+        document=document | {"items": [row(one) for one in found]},
+        items_key="items",
+        foot=[f"{done} {verb}" if not dry_run else f"{selected} would be {verb}"],
+        exit_code=exit_code,
+    )
+
+
+def consumed(
+    group: str,
+    counts: Mapping[str, Any],
+    *,
+    operation_id: str,
+    exit_code: int,
+    notes: Sequence[str],
+) -> Report:
+    """What a run of the consumer did. Source: contract, section 3, inbox consume."""
+    document = {**counts, "consumer_group": group, "operation_id": operation_id}
+    said = ", ".join(
+        f"{counts[name]} {name}" for name in ("handled", "succeeded", "failed", "dead")
+    )
+    return record(document, columns=CONSUMED_COLUMNS, notes=notes, exit_code=exit_code, foot=[said])
+
+
+# the audit
+
+
+def audit(found: InboxAudit) -> Report:
+    """Both halves of every key, measured. Source: contract, section 3, inbox audit."""
+    document: dict[str, Any] = {
+        "inbox": measured(found.inbox),
+        "outbox": measured(found.outbox),
+        "unique_indexes": [list(fields) for fields in found.unique_indexes],
+        "lookups": [lookup(one) for one in found.lookups],
+        "problems": [
+            {"code": one.code, "detail": one.detail, "fails": one.fails} for one in found.problems
+        ],
+        "unclaimed": dict(found.unclaimed),
+    }
+    return Report(
+        columns=LOOKUP_COLUMNS,
+        records=[lookup(one) | {"fields": ",".join(one.fields)} for one in found.lookups],
+        document=document,
+        shape=Shape.LIST,
+        head=audit_head(found),
+        foot=[one.detail for one in found.problems],
+        exit_code=int(ExitCode.FOUND if found.fails else ExitCode.DONE),
+        sections=[fields_section(found), unclaimed_section(found)],
+    )
+
+
+def measured(found: Measured) -> Record:
+    """One collection's counts."""
+    return {
+        "rows": found.rows,
+        "fields": {
+            name: {"filled": one.filled, "empty": one.empty} for name, one in found.fields.items()
+        },
+    }
+
+
+def lookup(found: Lookup) -> dict[str, Any]:
+    """One look-up's verdict."""
+    return {
+        "fields": list(found.fields),
+        "found": found.found,
+        "missed": found.missed,
+        "without_message": found.without_message,
+        "enforced": found.enforced,
+        "ok": found.ok,
+    }
+
+
+def audit_head(found: InboxAudit) -> list[str]:
+    """What was measured, in words."""
+    unique = "; ".join(", ".join(fields) for fields in found.unique_indexes) or "none"
+    return [
+        f"{found.inbox.rows} claims, {found.outbox.rows} messages; unique indexes: {unique}",
+    ]
+
+
+def fields_section(found: InboxAudit) -> Report:
+    """How full each field is on both sides."""
+    records: list[Record] = [
+        {"collection": name, "field": key, "filled": one.filled, "empty": one.empty}
+        for name, side in (("inbox", found.inbox), ("outbox", found.outbox))
+        for key, one in side.fields.items()
+    ]
+    return Report(columns=FIELD_COLUMNS, records=records, head=["", "fields of keys"])
+
+
+def unclaimed_section(found: InboxAudit) -> Report:
+    """How many messages each group has no row of."""
+    records: list[Record] = [
+        {"consumer_group": group, "unclaimed": count} for group, count in found.unclaimed.items()
+    ]
+    return Report(columns=UNCLAIMED_COLUMNS, records=records, head=["", "unclaimed messages"])
