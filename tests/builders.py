@@ -39,3 +39,33 @@ def make_row(job_id: Any = "job-1", row_type: str = "charge", **overrides: Any) 
 def without(document: Document, *names: str) -> Document:
     """The document lacking these fields."""
     return {key: value for key, value in document.items() if key not in names}
+
+
+def make_message(key: Any = "m-1", **overrides: Any) -> Document:
+    """A message of the outbox."""
+    return {
+        "_id": key,
+        "message_key": key,
+        "tenant_id": "acct-1",
+        "topic": "job.failed",
+        "payload": {"job_id": "job-1"},
+        "created_at": NOON,
+    } | overrides
+
+
+def make_claim(**overrides: Any) -> Document:
+    """A claim of group `mail` that nobody came back to."""
+    return {
+        "consumer_group": "mail",
+        "message_key": "m-1",
+        "tenant_id": "acct-1",
+        "status": "claimed",
+        "attempts": 0,
+        "deliveries": 1,
+        "first_seen_at": NOON,
+        "last_seen_at": NOON,
+        "claimed_until": NOON,
+        "not_before": None,
+        "completed_at": None,
+        "last_error": None,
+    } | overrides

@@ -24,6 +24,35 @@ Group = Annotated[
     str | None,
     typer.Option("--group", help="Consumer group.", metavar="GROUP", show_default=False),
 ]
+ConsumedGroup = Annotated[str, typer.Option("--group", help="Consumer group.", metavar="GROUP")]
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", help="Only this topic.", metavar="TOPIC", show_default=False),
+]
+Exec = Annotated[
+    str | None,
+    typer.Option(
+        "--exec",
+        help="Command for each message, run without a shell; the payload comes on its input.",
+        metavar="COMMAND",
+        show_default=False,
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="Handle one message and end.")]
+UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="End when nothing is due.")]
+Full = Annotated[
+    bool, typer.Option("--full", help="Read the whole outbox, not just the part since the mark.")
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout", help="End the command after this long.", metavar="DURATION", show_default=False
+    ),
+]
+ClaimFor = Annotated[
+    str,
+    typer.Option("--claim-for", help="How long a claim stands unless renewed.", metavar="DURATION"),
+]
 BUILT_IN = "usage-daily"
 
 
@@ -68,7 +97,8 @@ def stuck(
     Stuck is what was not completed for that long, was delivered again after it was completed, or
     was delivered more often than the retry policy has attempts, whatever `attempts` says.
 
-    Example: ledgerctl inbox stuck --older-than 15m
+    Examples: ledgerctl inbox stuck --older-than 15m
+              ledgerctl inbox stuck --limit 0 -o json
     """
     from ledgerctl.operations import inbox
     from ledgerctl.render.views import inbox as views
@@ -96,7 +126,8 @@ def list_rows(
 ) -> Report:
     """List inbox rows, the newest first.
 
-    Example: ledgerctl inbox list --status dead --group usage-daily
+    Examples: ledgerctl inbox list --status dead
+              ledgerctl inbox list --group usage-daily --limit 20
     """
     from ledgerctl.render.views import inbox as views
     from ledgerctl.stores.codec import to_shown
@@ -111,7 +142,8 @@ def list_rows(
 def show(session: Session, key: Key, group: Group = None) -> Report:
     """Show one message and its row in every group that saw it.
 
-    Example: ledgerctl inbox show job-42:refund
+    Examples: ledgerctl inbox show job-42:refund
+              ledgerctl inbox show job-42:refund --group usage-daily -o json
     """
     from ledgerctl.operations import inbox
     from ledgerctl.render.views import inbox as views
@@ -125,7 +157,8 @@ def show(session: Session, key: Key, group: Group = None) -> Report:
 def retry(session: Session, key: Key, group: Group = None) -> Report:
     """Put one message back: due now, with no attempts counted. Refused while it is being handled.
 
-    Example: ledgerctl inbox retry job-42:refund --group mail --reason "template fixed"
+    Examples: ledgerctl inbox retry job-42:refund --group mail --reason "template fixed"
+              ledgerctl inbox retry job-42:refund --group mail --dry-run
     """
     from ledgerctl.operations import inbox
 
@@ -166,43 +199,14 @@ def settle(
 @command(app, "consume", effect=Effect.LOOP)
 def consume(
     session: Session,
-    group: Annotated[str, typer.Option("--group", help="Consumer group.", metavar="GROUP")],
-    topic: Annotated[
-        str | None,
-        typer.Option("--topic", help="Only this topic.", metavar="TOPIC", show_default=False),
-    ] = None,
-    exec_command: Annotated[
-        str | None,
-        typer.Option(
-            "--exec",
-            help="Command for each message, run without a shell; the payload comes on its input.",
-            metavar="COMMAND",
-            show_default=False,
-        ),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Handle one message and end.")] = False,
-    until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="End when nothing is due.")
-    ] = False,
-    full: Annotated[
-        bool,
-        typer.Option("--full", help="Read the whole outbox, not just the part since the mark."),
-    ] = False,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--timeout",
-            help="End the command after this long.",
-            metavar="DURATION",
-            show_default=False,
-        ),
-    ] = None,
-    claim_for: Annotated[
-        str,
-        typer.Option(
-            "--claim-for", help="How long a claim stands unless renewed.", metavar="DURATION"
-        ),
-    ] = "60s",
+    group: ConsumedGroup,
+    topic: Topic = None,
+    exec_command: Exec = None,
+    once: Once = False,
+    until_empty: UntilEmpty = False,
+    full: Full = False,
+    timeout: Timeout = None,
+    claim_for: ClaimFor = "60s",
 ) -> Report:
     """Claim messages by (group, key), handle each, and mark it; run it as often as you like.
 

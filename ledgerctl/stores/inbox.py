@@ -381,7 +381,7 @@ class Inbox:
         """Every row, by group and key, with only these fields; streamed."""
         projection = dict.fromkeys([GROUP, KEY, *fields], 1) | {"_id": 0}
         with self._mongo.reading("read the inbox"):
-            cursor = self._claims.find(without_collisions(projection), batch_size=5_000)
+            cursor = self._claims.find({}, without_collisions(projection), batch_size=5_000)
             yield from cursor.sort([(GROUP, 1), (KEY, 1)]).allow_disk_use(True)
 
     def _standings(self, query: Document) -> list[Standing]:
