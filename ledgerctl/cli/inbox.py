@@ -337,10 +337,9 @@ def work_of(
 ) -> "Work":
     """What handles the group's messages."""
     if exec_command is None:
-        from ledgerctl.operations.summaries import recompute_days
         from ledgerctl.operations.usage_daily import UsageDaily
 
-        return UsageDaily(session.stores, claims, session.zone, recompute_days)
+        return UsageDaily(session.stores, claims, session.zone)
     from ledgerctl.operations.consume import CommandWork
     from ledgerctl.operations.handlers import Handler, handler_words
 

@@ -7,20 +7,20 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.days import day_of
-from ledgerctl.domain.ids import Id
 from ledgerctl.domain.inbox import Claim, Finish, Left, Message
 from ledgerctl.domain.times import parse_rfc3339
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.operations.claims import TROUBLE, Claims
 from ledgerctl.operations.consume import CHUNK, Counts
+from ledgerctl.operations.summaries import Recomputed, recompute_days
 from ledgerctl.stores.codec import to_id
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.outbox import TOPIC
 
 GROUP = "usage-daily"
 
-Pair = tuple[Id, str]  # an account in its stored type, and a day in the day zone
-Recompute = Callable[[Stores, Iterable[Pair], Any], object]
+Pair = tuple[str, str]  # an account, and a day in the day zone
+Recompute = Callable[[Stores, Iterable[Pair], Any], Recomputed]
+CANNOT_BE_SUMMED = "a ledger row of that day cannot be summed: its figures were left as they are"
 
 
 class Unusable(ValueError):
@@ -39,7 +39,7 @@ class UsageDaily:
     stores: Stores
     claims: Claims
     zone: ZoneInfo
-    recompute: Recompute
+    recompute: Recompute = recompute_days
 
     def __call__(
         self, messages: Sequence[Message], counts: Counts, enough: Callable[[], bool]
@@ -65,33 +65,48 @@ class UsageDaily:
 
     def _days(self, pairs: Mapping[Pair, list[Claim]], counts: Counts) -> None:
         """All days in one go; when that fails, each by itself, so that one holds no other up."""
-        claims = [claim for found in pairs.values() for claim in found]
         try:
-            marked = self._write(list(pairs), claims)
+            refused, marked = self._write(pairs)
         except TROUBLE:
             raise
         except LedgerctlError as error:
-            if len(pairs) == 1:
-                for claim in claims:
-                    counts.finished(self.claims.failed(claim, error.message))
-                return
-            for pair, found in pairs.items():
-                self._days({pair: self.claims.renewed(found)}, counts)
+            self._days_one_by_one(pairs, error, counts)
             return
-        for claim in claims:
-            done = claim.row in marked
-            counts.finished(Finish.SUCCEEDED if done else Finish.SUPERSEDED)
+        for pair, claims in pairs.items():
+            for claim in claims:
+                counts.finished(self._finish(claim, claim.row in marked, pair in refused))
 
-    def _write(self, pairs: Sequence[Pair], claims: Sequence[Claim]) -> set[Any]:
-        """Write the figures and mark the messages, in one transaction where there is one."""
+    def _days_one_by_one(
+        self, pairs: Mapping[Pair, list[Claim]], error: LedgerctlError, counts: Counts
+    ) -> None:
+        for pair, claims in pairs.items():
+            if len(pairs) > 1:
+                self._days({pair: self.claims.renewed(claims)}, counts)
+                continue
+            for claim in claims:
+                counts.finished(self.claims.failed(claim, error.message))
 
-        def body(session: Any) -> set[Any]:
-            self.recompute(self.stores, pairs, session)
-            return {claim.row for claim in self.claims.succeeded(claims, session)}
+    def _write(self, pairs: Mapping[Pair, list[Claim]]) -> tuple[set[Pair], set[Any]]:
+        """Write the figures and mark the messages, in one transaction where there is one.
+
+        The figures come first: then no row that they are said to cover is missing from them.
+        """
+
+        def body(session: Any) -> tuple[set[Pair], set[Any]]:
+            refused = set(self.recompute(self.stores, list(pairs), session).refused)
+            computed = [
+                one for pair, found in pairs.items() if pair not in refused for one in found
+            ]
+            return refused, {one.row for one in self.claims.succeeded(computed, session)}
 
         if not self.stores.mongo.transactions:
             return body(None)
         return self.stores.mongo.transaction("write daily summaries", body)
+
+    def _finish(self, claim: Claim, marked: bool, refused: bool) -> Finish:
+        if refused:
+            return self.claims.failed(claim, CANNOT_BE_SUMMED)
+        return Finish.SUCCEEDED if marked else Finish.SUPERSEDED
 
 
 def pair_of(message: Message, zone: ZoneInfo) -> Pair:
@@ -107,7 +122,7 @@ def pair_of(message: Message, zone: ZoneInfo) -> Pair:
     moment = moment_of(payload.get("created_at"))
     if moment is None:
         raise Unusable("created_at is no time")
-    return to_id(account), day_of(moment, zone)
+    return to_id(account).text, day_of(moment, zone)
 
 
 def moment_of(value: object) -> datetime | None:
@@ -115,6 +130,3 @@ def moment_of(value: object) -> datetime | None:
     if isinstance(value, datetime):
         return value
     return parse_rfc3339(value) if isinstance(value, str) else None
-
-
-__all__ = ["GROUP", "TOPIC", "UsageDaily", "pair_of"]
