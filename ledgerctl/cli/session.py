@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ledgerctl.stores.connections import Stores
 
 
+NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """What the operator typed of the common options; absent ones keep their defaults."""
@@ -147,6 +150,18 @@ class Session:
         if self.words.quiet:
             return
         self.notes.append(text)
+
+    def say(self, text: str) -> None:
+        """Say something at once, from a command that may run for days; with json a note instead."""
+        from ledgerctl.render.text import visible
+
+        if self.format == "json":
+            if len(self.notes) < NOTES_MAX:
+                self.note(text)
+        elif not self.words.quiet and sys.stderr is not None:
+            self.progress_done()
+            sys.stderr.write(visible(text) + "\n")
+            sys.stderr.flush()
 
     def detail(self, text: str) -> None:
         """Say something only with --verbose."""

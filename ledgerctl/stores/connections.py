@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.outbox import Outbox
     from ledgerctl.stores.queue_server import QueueServer
     from ledgerctl.stores.queues import Queues
+    from ledgerctl.stores.retry_queue import RetryLists
     from ledgerctl.stores.summaries import Summaries
 
 Document = dict[str, Any]
@@ -418,6 +419,13 @@ class Stores:
         from ledgerctl.stores.queue_server import QueueServer
 
         return QueueServer(self.queues)
+
+    @cached_property
+    def retry_lists(self) -> "RetryLists":
+        """The moves between retry, processing and the dead letters."""
+        from ledgerctl.stores.retry_queue import RetryLists
+
+        return RetryLists(self.queues)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -132,10 +132,13 @@ class Jobs:
             changed = self._jobs.update_one(guard, {"$set": fields}, session=session)
         return changed.modified_count == 1
 
-    def set_status(self, job_id: Id, status: str) -> bool:
-        """Write the job's status; False when the job does not exist."""
+    def set_status(self, job_id: Id, status: str, *, unless: str | None = None) -> bool:
+        """Write the job's status; False when there is no such job, or its status is `unless`."""
+        guard: Document = {"_id": from_id(job_id)}
+        if unless is not None:
+            guard["status"] = {"$ne": unless}
         with self._mongo.writing("set the job's status"):
-            changed = self._jobs.update_one({"_id": from_id(job_id)}, {"$set": {"status": status}})
+            changed = self._jobs.update_one(guard, {"$set": {"status": status}})
         return changed.matched_count == 1
 
     def newest(

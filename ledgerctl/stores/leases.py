@@ -85,6 +85,31 @@ class Leases:
         with self._mongo.reading(f"read the lease {name}"):
             return next(iter(self._leases.aggregate(pipeline)), None)
 
+    def discard(self, lease: Lease) -> None:
+        """Let a lease go for good, if it is still ours: nobody will ever ask for its name again."""
+        with self._mongo.writing(f"let the lease {lease.name} go"):
+            self._leases.delete_one({"_id": lease.name, "owner": lease.owner})
+
+    def expiries(self, prefix: str) -> dict[str, timedelta]:
+        """How long ago each lease of that prefix expired, by the server's clock; live: negative.
+
+        A lease without a date counts as never renewed. Keys are the names after the prefix.
+        """
+        dated = {"$eq": [{"$type": "$expires_at"}, "date"]}
+        age_ms = {"$cond": [dated, {"$subtract": ["$$NOW", "$expires_at"]}, None]}
+        pipeline: list[dict[str, Any]] = [
+            {"$match": {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}},
+            {"$set": {"age_ms": age_ms}},
+        ]
+        with self._mongo.reading(f"read the leases {prefix}…"):
+            found = list(self._leases.aggregate(pipeline))
+        return {
+            str(lease["_id"]).removeprefix(prefix): timedelta.max
+            if lease["age_ms"] is None
+            else timedelta(milliseconds=int(lease["age_ms"]))
+            for lease in found
+        }
+
     def _keep(
         self, lease: Lease, term: timedelta, renew_every: timedelta, done: threading.Event
     ) -> None:

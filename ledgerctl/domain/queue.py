@@ -1,0 +1,176 @@
+"""The retry queue's rules: what a failure makes of a job, what is settled, whose worker is dead."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state
+from ledgerctl.domain.payload import Payload, Unreadable
+from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.errors import LedgerctlError
+
+LEASE_PREFIX = "worker:"
+WORKER_TERM = timedelta(seconds=5)  # a worker that did not renew for this long is not live
+RENEW_EVERY = timedelta(seconds=1.5)
+
+
+class Place(StrEnum):
+    """Where a job's entry stands."""
+
+    RETRY = "retry"
+    PROCESSING = "processing"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What one more failure makes of a job. `not_before` is None for a dead letter."""
+
+    attempts: int
+    place: Place
+    not_before: datetime | None
+
+
+def failure(found: int, *, policy: RetryPolicy, now: datetime) -> Failure:
+    """Count one more failure of a job that had `found`, and only then look at the cap.
+
+    The new count is used against the cap and in `min(base · 2^attempts, max)`, so every failure
+    advances it and the cap always ends it. Source: contract, section 3, `queue push`.
+    """
+    attempts = found + 1
+    if policy.is_exhausted(attempts):
+        return Failure(attempts, Place.DEAD_LETTER, None)
+    return Failure(attempts, Place.RETRY, policy.due_at(now, attempts))
+
+
+def is_settled(job: Job) -> bool:
+    """Whether the job's work is done: it is not run again. Source: contract, section 3."""
+    return job.status == SUCCEEDED or state(job) is State.RECLAIMED
+
+
+class Hold(StrEnum):
+    """Why a worker's entries are left where they are."""
+
+    LIVE = "live"
+    RECENT = "recent"  # silent, but not yet for as long as asked
+    NO_LEASE = "no_lease"
+
+
+def hold_of(expired_for: timedelta | None, *, older_than: timedelta, force: bool) -> Hold | None:
+    """Why the entries of a worker are not recovered; None when they are.
+
+    `expired_for` is how long ago its lease ran out, negative while it is live, None without one.
+    A live worker is never recovered, whatever is asked; force takes lists without a lease only.
+    """
+    if expired_for is None:
+        return None if force else Hold.NO_LEASE
+    if expired_for < timedelta(0):
+        return Hold.LIVE
+    # It was last renewed one term before it ran out.
+    return None if expired_for >= older_than - WORKER_TERM else Hold.RECENT
+
+
+def may_name(raw: bytes, job_id: str) -> bool:
+    """False only when the entry cannot be of this job: a cheap sieve before it is read."""
+    return b"\\" in raw or job_id.encode(errors="surrogatepass") in raw
+
+
+# what commands find and do
+
+
+class ListName(StrEnum):
+    """The lists by the words that the command line has for them."""
+
+    RETRY = "retry"
+    DEAD_LETTER = "dead-letter"
+    PROCESSING = "processing"
+
+
+@dataclass(slots=True)
+class RetryStats:
+    """The retry list at one moment; `depth` = `due` + `waiting` + `unreadable`."""
+
+    depth: int = 0
+    due: int = 0
+    waiting: int = 0
+    unreadable: int = 0
+    next_due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Every list's depth; `workers` counts the entries of each worker's processing list."""
+
+    retry: RetryStats
+    dead_letters: int
+    workers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry where it stands; position 0 is the head."""
+
+    position: int
+    key: str
+    worker: str | None
+    payload: Payload | Unreadable
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Where a failed job went; `not_before` is None for a dead letter."""
+
+    job_id: str
+    attempts: int
+    to: Place
+    not_before: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEntries:
+    """One worker's processing list, and why it is left alone (None: it is recovered)."""
+
+    worker: str
+    key: str
+    entries: int
+    hold: Hold | None
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What came of a recovery: entries moved by worker, and the trouble that ended it early."""
+
+    moved: dict[str, int] = field(default_factory=dict)
+    trouble: LedgerctlError | None = None
+
+    @property
+    def recovered(self) -> int:
+        """The entries that went back to retry."""
+        return sum(self.moved.values())
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run did: `ran` = `succeeded` + `failed`, and `dead_lettered` counts every kind."""
+
+    ran: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    dead_lettered: int = 0  # at the cap, unreadable or unknown
+    skipped_settled: int = 0
+    unreadable: int = 0
+    unknown: int = 0
+    refused: int = 0  # guarded steps that said no
+    put_back: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """The jobs that were dealt with: run or found settled."""
+        return self.ran + self.skipped_settled
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done for good."""
+        return bool(self.succeeded or self.failed or self.dead_lettered or self.skipped_settled)

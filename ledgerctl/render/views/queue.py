@@ -1,0 +1,213 @@
+"""The retry queue's lists and what was done to them, as reports."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ledgerctl.domain.payload import Payload, Unreadable
+from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Recovery, Tally, WorkerEntries
+from ledgerctl.errors import LedgerctlError
+from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
+
+STATS_COLUMNS = (
+    Column("list"),
+    Column("worker", kind=Kind.ID),
+    Column("depth", kind=Kind.COUNT),
+    Column("due", kind=Kind.COUNT),
+    Column("waiting", kind=Kind.COUNT),
+    Column("unreadable", kind=Kind.COUNT),
+    Column("next_due_at", kind=Kind.TIME),
+)
+ENTRY_COLUMNS = (
+    Column("position", kind=Kind.COUNT),
+    Column("job_id", kind=Kind.ID),
+    Column("attempts", kind=Kind.COUNT),
+    Column("not_before", kind=Kind.TIME),
+    Column("due", kind=Kind.FLAG),
+    Column("worker", kind=Kind.ID),
+    Column("unreadable"),
+)
+PUSHED_COLUMNS = (
+    Column("job_id", kind=Kind.ID),
+    Column("attempts", kind=Kind.COUNT),
+    Column("to"),
+    Column("not_before", kind=Kind.TIME),
+    Column("operation_id", kind=Kind.ID),
+)
+WORKED_COLUMNS = (
+    *(
+        Column(name, kind=Kind.COUNT)
+        for name in (
+            "ran",
+            "succeeded",
+            "failed",
+            "dead_lettered",
+            "skipped_settled",
+            "unreadable",
+            "unknown",
+            "refused",
+            "put_back",
+        )
+    ),
+    Column("operation_id", kind=Kind.ID),
+)
+RECOVERED_COLUMNS = (
+    Column("worker", kind=Kind.ID),
+    Column("entries", kind=Kind.COUNT),
+    Column("recovered", kind=Kind.COUNT),
+    Column("left"),
+)
+WHY_LEFT = {
+    "live": "live: never recovered",
+    "recent": "silent, but not for as long as --older-than",
+    "no_lease": "no lease; --force recovers it",
+}
+
+
+def stats_report(found: QueueStats) -> Report:
+    """How many entries each list has."""
+    retry = found.retry
+    counts: Record = {
+        "depth": retry.depth,
+        "due": retry.due,
+        "waiting": retry.waiting,
+        "unreadable": retry.unreadable,
+        "next_due_at": retry.next_due_at,
+    }
+    bare: Record = {
+        "worker": None,
+        "due": None,
+        "waiting": None,
+        "unreadable": None,
+        "next_due_at": None,
+    }
+    return Report(
+        columns=STATS_COLUMNS,
+        records=[
+            {"list": "retry", "worker": None, **counts},
+            {**bare, "list": "dead-letter", "depth": found.dead_letters},
+            *(
+                {**bare, "list": "processing", "worker": worker, "depth": depth}
+                for worker, depth in found.workers.items()
+            ),
+        ],
+        document={
+            "retry": counts,
+            "dead_letter": {"depth": found.dead_letters},
+            "processing": {"depth": sum(found.workers.values()), "workers": dict(found.workers)},
+        },
+    )
+
+
+def entries_report(found: Sequence[Entry], total: int, *, now: datetime) -> Report:
+    """A listing of entries as they stand."""
+    return listing(
+        [entry_record(entry, now) for entry in found],
+        columns=ENTRY_COLUMNS,
+        total=total,
+        empty="The list is empty.",
+    )
+
+
+def entry_record(entry: Entry, now: datetime) -> Record:
+    """One entry; what cannot be read is null, and `unreadable` says why."""
+    payload = entry.payload
+    read = payload if isinstance(payload, Payload) else None
+    return {
+        "position": entry.position,
+        "job_id": None if read is None else read.job_id,
+        "attempts": None if read is None else read.attempts,
+        "not_before": None if read is None else read.not_before,
+        "due": None if read is None else read.is_due(now),
+        "worker": entry.worker,
+        "unreadable": payload.why if isinstance(payload, Unreadable) else None,
+    }
+
+
+def pushed_report(result: Pushed, *, operation_id: str | None, dry_run: bool) -> Report:
+    """Where a failed job went."""
+    return record(
+        {
+            "job_id": result.job_id,
+            "attempts": result.attempts,
+            "to": str(result.to),
+            "not_before": result.not_before,
+            "operation_id": operation_id,
+            "dry_run": dry_run,
+        },
+        columns=PUSHED_COLUMNS,
+    )
+
+
+def worked_report(
+    tally: Tally, *, operation_id: str, trouble: LedgerctlError | None, code: int
+) -> Report:
+    """What a run of the worker loop did, and what ended it early, if anything."""
+    from dataclasses import asdict
+
+    document: dict[str, object] = {**asdict(tally), "operation_id": operation_id}
+    notes: tuple[str, ...] = ()
+    if trouble is not None:
+        document["error"] = {
+            "code": trouble.code,
+            "message": trouble.message,
+            "hint": trouble.hint,
+        }
+        notes = (f"ended early: {trouble.message}", *([trouble.hint] if trouble.hint else []))
+    return record(
+        document,  # type: ignore[arg-type]  # JSON values by construction
+        columns=WORKED_COLUMNS,
+        notes=notes,
+        exit_code=code,
+    )
+
+
+def recovered_report(
+    found: Sequence[WorkerEntries],
+    outcome: Recovery | None,
+    *,
+    operation_id: str | None,
+    dry_run: bool,
+) -> Report:
+    """What went back to retry; a dry run shows what would go."""
+    records = [recovered_record(worker, outcome, dry_run=dry_run) for worker in found]
+    would = sum(worker.entries for worker in found if worker.hold is None)
+    recovered = outcome.recovered if outcome is not None else (would if dry_run else 0)
+    trouble = None if outcome is None else outcome.trouble
+    document: dict[str, object] = {
+        "recovered": recovered,
+        "workers": records,
+        "dry_run": dry_run,
+        "operation_id": operation_id,
+    }
+    if trouble is not None:
+        document["error"] = {"code": trouble.code, "message": trouble.message, "hint": trouble.hint}
+    return Report(
+        columns=RECOVERED_COLUMNS,
+        records=records,
+        document=document,  # type: ignore[arg-type]  # JSON values by construction
+        foot=(f"{recovered} {'would be recovered' if dry_run else 'recovered'}",),
+        notes=left_notes(found),
+        exit_code=0 if trouble is None else 8,
+        empty="No worker has anything in hand.",
+    )
+
+
+def recovered_record(worker: WorkerEntries, outcome: Recovery | None, *, dry_run: bool) -> Record:
+    """One worker's list."""
+    moved = 0 if outcome is None else outcome.moved.get(worker.worker, 0)
+    would = worker.entries if dry_run and worker.hold is None else moved
+    return {
+        "worker": worker.worker,
+        "entries": worker.entries,
+        "recovered": would,
+        "left": None if worker.hold is None else str(worker.hold),
+    }
+
+
+def left_notes(found: Sequence[WorkerEntries]) -> tuple[str, ...]:
+    """The lists that are left alone, by name, with the reason."""
+    return tuple(
+        f"{worker.key} is left: {WHY_LEFT[worker.hold]} ({worker.entries} entries)"
+        for worker in found
+        if worker.hold is not None
+    )
