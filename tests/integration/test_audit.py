@@ -1,0 +1,193 @@
+"""`ledger audit` on real servers: every code planted and found, and nothing else."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from bson import Binary, Int64, ObjectId
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from ledgerctl.domain.audit import Code
+from tests.builders import NOON, make_job, make_row
+from tests.conftest import Invoker, Run, Runner
+from tests.planted import FAULTS, REFUNDED, SETTLED, Fault, plant
+
+Client = MongoClient[dict[str, Any]]
+Documents = Database[dict[str, Any]]
+
+
+@pytest.fixture
+def documents(client: Client, database: str) -> Documents:
+    return client[database]
+
+
+@pytest.fixture
+def planted(documents: Documents) -> Documents:
+    plant(lambda name, found: documents[name].insert_many(found), FAULTS)
+    return documents
+
+
+def findings(run: Run) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = run.json()["findings"]
+    return found
+
+
+def said(found: list[dict[str, Any]]) -> dict[Any, list[tuple[str, int, bool]]]:
+    """Code, effect and repairable of each finding, by job, or by row where there is no job."""
+    by_job: dict[Any, list[tuple[str, int, bool]]] = defaultdict(list)
+    for one in found:
+        key = one["job_id"] or one["row_ids"][0]
+        by_job[key].append((one["code"], one["effect"], one["repairable"]))
+    return by_job
+
+
+def expected() -> dict[Any, list[tuple[str, int, bool]]]:
+    return {
+        fault.text or fault.rows[0]["_id"]: sorted(fault.said) for fault in FAULTS if fault.said
+    }
+
+
+def test_every_code_has_a_planted_fault() -> None:
+    assert {code for fault in FAULTS for code, _, _ in fault.said} == {str(code) for code in Code}
+
+
+def test_every_planted_fault_is_found_with_its_effect_and_nothing_else_is(
+    invoke: Invoker, planted: Documents
+) -> None:
+    audit = invoke("ledger", "audit", "-o", "json")
+    assert audit.code == 5
+    assert {key: sorted(one) for key, one in said(findings(audit)).items()} == expected()
+    document = audit.json()
+    assert document["jobs_checked"] == sum(len(fault.jobs) for fault in FAULTS)
+    assert document["rows_checked"] == sum(len(fault.rows) for fault in FAULTS)
+    assert sum(document["counts"].values()) == len(document["findings"])
+    assert document["effect"] == sum(one["effect"] for one in document["findings"])
+
+
+def test_a_standalone_server_says_the_same(
+    run_standalone: Runner, standalone_client: Client, database: str
+) -> None:
+    plant(lambda name, found: standalone_client[database][name].insert_many(found), FAULTS)
+    audit = run_standalone("ledger", "audit", "-o", "json")
+    assert {key: sorted(one) for key, one in said(findings(audit)).items()} == expected()
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [("--account", "acct-1"), ("--since", "2026-03-01"), ("--account", "acct-1", "--since", "2026-03-01")],
+)  # fmt: skip
+def test_an_account_or_a_window_that_holds_everything_says_the_same(
+    invoke: Invoker, planted: Documents, scope: tuple[str, ...]
+) -> None:
+    undated = {"dated-in-words", "dated-never"}  # found by their jobs, which are dated
+    audit = invoke("ledger", "audit", *scope, "-o", "json")
+    found = {key: sorted(one) for key, one in said(findings(audit)).items()}
+    assert found == expected()
+    assert undated <= set(found)
+
+
+def test_one_job_is_judged_alone(invoke: Invoker, planted: Documents) -> None:
+    for fault in FAULTS[:12]:
+        audit = invoke("ledger", "audit", "--job", fault.name, "-o", "json")
+        assert sorted(said(findings(audit)).get(fault.name, [])) == sorted(fault.said)
+        assert audit.code == (5 if fault.said else 0)
+        shown = invoke("job", "show", fault.name, "-o", "json").json()
+        assert set(shown["problems"]) == {code for code, _, _ in fault.said}
+
+
+def test_each_finding_names_the_command_that_heals_it(invoke: Invoker, planted: Documents) -> None:
+    for one in findings(invoke("ledger", "audit", "-o", "json")):
+        heals = "ledger repair" if one["repairable"] else ""
+        assert heals in one["detail"]
+        assert "`ledgerctl " in one["detail"] or one["code"] in {
+            "orphan_row", "undated_row", "future_row", "bad_amount", "duplicate_row",
+        }, one  # fmt: skip
+
+
+def test_codes_choose_findings_and_the_exit_code(invoke: Invoker, planted: Documents) -> None:
+    some = invoke("ledger", "audit", "--code", "bad_cost", "--code", "future_row", "-o", "json")
+    assert {one["code"] for one in findings(some)} == {"bad_cost", "future_row"}
+    assert set(some.json()["counts"]) == {"bad_cost", "future_row"}
+    assert invoke("ledger", "audit", "--code", "no_such_code").code == 2
+
+
+def test_a_corrected_job_alarms_nobody(invoke: Invoker, documents: Documents) -> None:
+    settled = [fault for fault in FAULTS if fault.name in SETTLED]
+    plant(lambda name, found: documents[name].insert_many(found), settled)
+    audit = invoke("ledger", "audit", "-o", "json")
+    assert audit.code == 0
+    assert [one["effect"] for one in findings(audit)] == [0]
+
+
+def test_reclaim_candidates_go_through_a_pipe_into_reclaim(
+    invoke: Invoker, planted: Documents
+) -> None:
+    candidates = invoke(
+        "ledger", "audit", "--code", "refunded_but_succeeded", "-o", "plain", "--fields", "job_id"
+    )
+    assert candidates.out.split() == ["job_id", "recovered"]
+    reclaimed = invoke(
+        "job", "reclaim", "--from-file", "-", "--yes", "-o", "json", stdin=candidates.stdout
+    )
+    assert reclaimed.json()["applied"] == 1
+    assert invoke("ledger", "audit", "--job", "recovered", "-o", "json").json()["findings"] == []
+
+
+def test_an_unknown_job_or_account_is_exit_4(invoke: Invoker, planted: Documents) -> None:
+    assert invoke("ledger", "audit", "--job", "job-typo").code == 4
+    assert invoke("ledger", "audit", "--account", "acct-typo").code == 4
+
+
+def test_an_empty_ledger_is_clean(invoke: Invoker) -> None:
+    audit = invoke("ledger", "audit", "-o", "json")
+    assert audit.code == 0
+    assert audit.json()["findings"] == []
+
+
+def test_ids_of_every_type_meet_their_rows_once(invoke: Invoker, documents: Documents) -> None:
+    """Jobs under text, ObjectId, integer, double and UUID, each charged and refunded by flag alone."""
+    uuid = Binary(b"0123456789abcdef", 4)
+    identities: list[Any] = [
+        "a",
+        "b",
+        "7",
+        ObjectId("65f0aa00bb11cc22dd33ee55"),
+        Int64(9),
+        12,
+        13.0,
+        uuid,
+    ]
+    documents.jobs.insert_many([make_job(one, **REFUNDED) for one in identities])
+    documents.ledger.insert_many([make_row(one) for one in identities])
+    documents.ledger.insert_many([make_row("b", "refund"), make_row(Int64(12), "refund")])
+    audit = invoke("ledger", "audit", "-o", "json").json()
+    assert audit["jobs_checked"] == 8
+    assert audit["rows_checked"] == 10
+    assert audit["counts"] == {"missing_row": 6}
+
+
+def test_an_id_that_two_types_hold_is_told_once_in_every_scope(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_many([make_job("42"), make_job(Int64(42), **REFUNDED)])
+    documents.ledger.insert_many([make_row("42"), make_row(Int64(42), _id="other")])
+    for scope in ((), ("--job", "42"), ("--account", "acct-1"), ("--since", "2026-03-01")):
+        found = said(findings(invoke("ledger", "audit", *scope, "-o", "json")))
+        assert sorted(found["42"]) == [("missing_row", -40, True), ("mixed_id_types", 0, False)], (
+            scope
+        )
+
+
+def test_a_window_leaves_out_what_happened_before_it(invoke: Invoker, documents: Documents) -> None:
+    old: dict[str, Any] = {"created_at": NOON.replace(year=2025)}
+    documents.jobs.insert_many([make_job("old", is_refunded=True, refunded_at=old["created_at"], **old), make_job("new", **REFUNDED), make_job("touched", **old)])  # fmt: skip
+    documents.ledger.insert_many([make_row("old", **old), make_row("new"), make_row("touched", **old), make_row("touched", "refund")])  # fmt: skip
+    found = findings(invoke("ledger", "audit", "--since", "2026-01-01", "-o", "json"))
+    assert {one["job_id"] for one in found} == {"new", "touched"}
+
+
+def test_the_fault_table_has_unique_names() -> None:
+    names = [fault.name for fault in FAULTS]
+    assert len(names) == len(set(names))
+    assert all(isinstance(fault, Fault) for fault in FAULTS)
