@@ -32,9 +32,11 @@ class Outbox:
     def add(self, row: NewRow | Row, session: ClientSession | None = None) -> bool:
         """Put the message of this row, at most once; False when it stands there already.
 
-        In a transaction it lands together with the row. Source: contract, section 2, outbox.
+        In a transaction it lands together with the row. It is dated now, not as its row: one that
+        a repair adds late must not lie behind the marks of the consumers. Source: contract,
+        section 2, outbox.
         """
-        message = message_of(row)
+        message = message_of(row) | {"created_at": self._mongo.now()}
         with self._mongo.writing("put the message of a ledger row", session):
             try:
                 # An insert that meets its own key would end the transaction around it.
