@@ -130,12 +130,17 @@ Decision = Append | Stop
 
 
 def state(job: Job) -> State:
+    """The state of a job, read off its flags."""
+    return state_of(job.refunded, job.reclaimed)
+
+
+def state_of(refunded: Flag, reclaimed: Flag) -> State:
     """The state that the two flags spell. Source: domain, section 3."""
-    if Flag.BAD in (job.refunded, job.reclaimed):
+    if Flag.BAD in (refunded, reclaimed):
         return State.BAD_FLAGS
-    if job.reclaimed is Flag.SET:
-        return State.RECLAIMED if job.refunded is Flag.SET else State.CORRUPT
-    return State.REFUNDED if job.refunded is Flag.SET else State.CHARGED
+    if reclaimed is Flag.SET:
+        return State.RECLAIMED if refunded is Flag.SET else State.CORRUPT
+    return State.REFUNDED if refunded is Flag.SET else State.CHARGED
 
 
 def of_type(rows: Iterable[Row], row_type: RowType) -> list[Row]:

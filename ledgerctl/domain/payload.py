@@ -147,6 +147,11 @@ def digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:12]
 
 
+def sha256(raw: bytes) -> bytes:
+    """The whole SHA-256: tells whether an entry is the very one that was written."""
+    return hashlib.sha256(raw).digest()
+
+
 def preview(raw: bytes, limit: int) -> str:
     """At most `limit` characters of the entry, for people; undecodable bytes as `\\xNN`.
 

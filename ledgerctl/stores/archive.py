@@ -1,11 +1,99 @@
 """The dead letters that operations took, byte for byte."""
 
-from ledgerctl.stores.connections import Mongo
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from bson import Binary
+from pymongo import errors as mongo_errors
+
+from ledgerctl.domain.dead import Pick
+from ledgerctl.domain.dead_results import Archived
+from ledgerctl.domain.payload import digest, sha256
+from ledgerctl.stores.connections import Document, Mongo
+
+DUPLICATE_KEY = 11000
 
 
 class Archive:
-    """The dead letters that operations took, byte for byte."""
+    """The dead letters that operations were about to take: one document a letter.
+
+    It alone cannot say what was taken: that stands on the operation's notes in Redis.
+    """
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._documents = mongo.collection("dead_archive")
+
+    def keep(
+        self, operation_id: str, chunks: Sequence[tuple[int, Sequence[Pick]]], *, at: datetime
+    ) -> None:
+        """Store the exact bytes of these chunks durably; storing them again changes nothing."""
+        documents = [
+            to_document(operation_id, chunk, pick, at) for chunk, picks in chunks for pick in picks
+        ]
+        if not documents:
+            return
+        with self._mongo.writing("archive the dead letters"):
+            try:
+                self._documents.insert_many(documents, ordered=False)
+            except mongo_errors.BulkWriteError as error:
+                troubles = (error.details or {}).get("writeErrors", [])
+                if not troubles or any(one.get("code") != DUPLICATE_KEY for one in troubles):
+                    raise
+
+    def of_operation(self, operation_id: str) -> Iterator[Archived]:
+        """What an operation was about to take, by chunk and then in the operation's order."""
+        bounds = {"$gte": f"{operation_id}:", "$lt": f"{operation_id};"}
+        with self._mongo.reading("read the archive"):
+            for document in self._documents.find({"_id": bounds}).sort("_id", 1):
+                yield to_archived(document)
+
+    def about(self, text: str) -> Iterator[Archived]:
+        """The letters of a job or of a digest, the newest first."""
+        query = {"$or": [{"job_id": text}, {"digest": text}]}
+        with self._mongo.reading("look into the archive"):
+            for document in self._documents.find(query).sort([("at", -1), ("_id", 1)]):
+                yield to_archived(document)
+
+    def chunks_with(
+        self, digests: Sequence[str], since: datetime | None
+    ) -> Iterator[tuple[str, str, int]]:
+        """Digest, operation and chunk of every archived letter with one of these digests."""
+        query: Document = {"digest": {"$in": list(digests)}}
+        if since is not None:
+            query["at"] = {"$gte": since}
+        fields = {"digest": 1, "operation_id": 1, "chunk": 1}
+        with self._mongo.reading("look into the archive"):
+            for document in self._documents.find(query, fields):
+                yield document["digest"], document["operation_id"], document["chunk"]
+
+
+def to_document(operation_id: str, chunk: int, pick: Pick, at: datetime) -> Document:
+    """The document of one letter; its `_id` sorts by operation, chunk and order."""
+    letter = pick.letter
+    return {
+        "_id": f"{operation_id}:{chunk:06d}:{pick.order:08d}",
+        "operation_id": operation_id,
+        "chunk": chunk,
+        "order": pick.order,
+        "action": "release" if pick.written is None else "requeue",
+        "digest": digest(letter.raw),
+        "job_id": letter.job_id,
+        "payload": Binary(letter.raw),
+        "written_sha256": None if pick.written is None else Binary(sha256(pick.written)),
+        "at": at,
+    }
+
+
+def to_archived(document: Document) -> Archived:
+    """One archived letter as our record."""
+    written = document.get("written_sha256")
+    return Archived(
+        operation_id=document["operation_id"],
+        chunk=document["chunk"],
+        order=document["order"],
+        job_id=document.get("job_id"),
+        payload=bytes(document["payload"]),
+        written_sha256=None if written is None else bytes(written),
+        at=document["at"],
+    )

@@ -36,6 +36,7 @@ from ledgerctl.secrets import display, redact
 
 if TYPE_CHECKING:
     from ledgerctl.stores.archive import Archive
+    from ledgerctl.stores.dead_letters import DeadLetters
     from ledgerctl.stores.deployment import Deployment
     from ledgerctl.stores.inbox import Inbox
     from ledgerctl.stores.indexes import Indexes
@@ -426,6 +427,13 @@ class Stores:
         from ledgerctl.stores.retry_queue import RetryLists
 
         return RetryLists(self.queues)
+
+    @cached_property
+    def dead_letters(self) -> "DeadLetters":
+        """The dead letters on Redis."""
+        from ledgerctl.stores.dead_letters import DeadLetters
+
+        return DeadLetters(self.queues)
 
     def close(self) -> None:
         """Close what was opened."""

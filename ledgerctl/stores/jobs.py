@@ -1,16 +1,17 @@
 """The job documents: guarded flips, and reading."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError
 
+from ledgerctl.domain.dead import Standing
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.jobs import SUCCEEDED, Job, State
+from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
-from ledgerctl.stores.codec import candidates, from_id, to_job, to_number, to_row
+from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
 from ledgerctl.stores.connections import Document, Mongo
 
 CLEAR = {"$in": [False, None]}  # None matches null and absent
@@ -28,6 +29,8 @@ FIELDS = dict.fromkeys(
     ),
     1,
 )
+STANDING_FIELDS = dict.fromkeys(("account_id", "is_refunded", "is_reclaimed", "status"), 1)
+STANDINGS_AT_ONCE = 500
 
 FILTER_OF_STATE: dict[State, Document] = {
     State.CHARGED: {"is_refunded": CLEAR, "is_reclaimed": CLEAR},
@@ -195,6 +198,22 @@ class Jobs:
             for document in self._jobs.find({"_id": {"$in": list(ids)}}, FIELDS):
                 yield to_job(document)
 
+    def standings(self, texts: Iterable[str]) -> dict[str, list[Standing]]:
+        """The flags and status of every job that these texts can name, by text.
+
+        One query for a few hundred texts, and of each document only what a verdict needs.
+        """
+        wanted = list(dict.fromkeys(texts))
+        found: dict[str, list[Standing]] = {}
+        for start in range(0, len(wanted), STANDINGS_AT_ONCE):
+            some = wanted[start : start + STANDINGS_AT_ONCE]
+            values = [value for text in some for value in candidates(text)]
+            with self._mongo.reading("read the jobs"):
+                for document in self._jobs.find({"_id": {"$in": values}}, STANDING_FIELDS):
+                    standing = to_standing(document)
+                    found.setdefault(standing.job_id, []).append(standing)
+        return found | {text: found[text.lower()] for text in wanted if is_upper_hex(text, found)}
+
 
 def job_query(
     account: str | None, state: State | None, since: datetime | None, until: datetime | None
@@ -213,3 +232,19 @@ def job_query(
     if bounds:
         query["created_at"] = bounds
     return query
+
+
+def to_standing(document: Document) -> Standing:
+    """What a verdict on a dead letter needs of a job document."""
+    account = document.get("account_id")
+    return Standing(
+        job_id=to_id(document["_id"]).text,
+        state=state_of(to_flag(document, "is_refunded"), to_flag(document, "is_reclaimed")),
+        succeeded=document.get("status") == SUCCEEDED,
+        account_id=None if account is None else to_id(account).text,
+    )
+
+
+def is_upper_hex(text: str, found: Mapping[str, object]) -> bool:
+    """Whether a text names an ObjectId, which prints in small letters, by capital ones."""
+    return text not in found and text.lower() in found and len(candidates(text)) > 1

@@ -19,7 +19,7 @@ def counts_of(queues: Queues, job_id: str) -> dict[str, int]:
         return {
             "retry": count_on(queues, [keys.retry.encode()], job_id),
             "processing": count_on(queues, processing_lists(queues), job_id),
-            "dead_letter": count_on(queues, [keys.dead_letter.encode()], job_id),
+            "dead_letter": count_on(queues, dead_letter_lists(queues), job_id),
         }
 
 
@@ -27,6 +27,12 @@ def processing_lists(queues: Queues) -> list[bytes]:
     """The processing list of each worker."""
     pattern = escaped(queues.keys.processing) + ":*"
     return list(dict.fromkeys(queues.client.scan_iter(match=pattern, count=1000, _type="list")))
+
+
+def dead_letter_lists(queues: Queues) -> list[bytes]:
+    """The dead letters, those first that a filter has passed over."""
+    names = [*queues.passed_keys(), queues.keys.dead_letter]
+    return [name.encode(errors="surrogateescape") for name in names]
 
 
 def escaped(key: str) -> str:

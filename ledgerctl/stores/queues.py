@@ -1,6 +1,6 @@
 """The Redis lists: retry, dead letters, and one processing list a worker."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -11,7 +11,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ledgerctl.config import Settings
-from ledgerctl.domain.payload import Payload, read_payload
 from ledgerctl.errors import (
     CrossSlot,
     InvariantBroken,
@@ -206,22 +205,6 @@ class Queues:
             raise self.translated(error, "ask the time", sent=False) from None
         moment = datetime.fromtimestamp(seconds, UTC)
         return moment.replace(microsecond=microseconds // 1000 * 1000)
-
-    def counts_of(self, job_texts: Iterable[str]) -> dict[str, dict[str, int]]:
-        """How often each job stands on retry, on processing and among the dead letters."""
-        counts = {text: {"retry": 0, "processing": 0, "dead_letter": 0} for text in job_texts}
-        places: Mapping[str, list[str]] = {
-            "retry": [self.keys.retry],
-            "processing": self.processing_keys(),
-            "dead_letter": [*self.passed_keys(), self.keys.dead_letter],
-        }
-        for place, keys in places.items():
-            for key in keys:
-                for raw in self.read_all(key):
-                    payload = read_payload(raw)
-                    if isinstance(payload, Payload) and payload.job_id in counts:
-                        counts[payload.job_id][place] += 1
-        return counts
 
     # checks before a change
 

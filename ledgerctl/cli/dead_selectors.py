@@ -1,0 +1,191 @@
+"""The selectors that the dead-letter commands share, and the plans they can be read from."""
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from ledgerctl.cli.session import Session
+from ledgerctl.domain.dead import Action, PlanItem, Selection, Verdict, movable
+from ledgerctl.domain.jobs import State
+from ledgerctl.domain.times import lower_bound, parse_rfc3339
+from ledgerctl.errors import UsageError
+from ledgerctl.render.report import Report
+
+SELECTORS: dict[str, Any] = {
+    "job": (Annotated[list[str] | None, typer.Argument(help="Job ids.", metavar="JOB", show_default=False)], None),
+    "digest": (Annotated[list[str] | None, typer.Option("--digest", help="Only the letter of this digest; may be repeated.", metavar="D", show_default=False)], None),
+    "everything": (Annotated[bool, typer.Option("--all", help="All dead letters.")], False),
+    "group": (Annotated[str | None, typer.Option("--group", help="Only errors of this group, see `dead stats`.", metavar="KEY", show_default=False)], None),
+    "error": (Annotated[str | None, typer.Option("--error", help="Only errors in which this regular expression is found.", metavar="REGEX", show_default=False)], None),
+    "account": (Annotated[str | None, typer.Option("--account", help="Only this account.", metavar="ACCOUNT", show_default=False)], None),
+    "state": (Annotated[State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)], None),
+    "verdict": (Annotated[Verdict | None, typer.Option("--verdict", help="Only letters of this verdict.", show_default=False)], None),
+    "failed_before": (Annotated[str | None, typer.Option("--failed-before", help="Only those that failed before this time.", metavar="TIME", show_default=False)], None),
+    "failed_after": (Annotated[str | None, typer.Option("--failed-after", help="Only those that failed at this time or later.", metavar="TIME", show_default=False)], None),
+    "plan": (Annotated[str | None, typer.Option("--plan", help="Exactly the letters of this dry run's JSON; - reads standard input.", metavar="FILE", show_default=False)], None),
+}  # fmt: skip
+LIMIT: dict[str, Any] = {
+    "limit": (Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N from the head that can be moved.", metavar="N", show_default=False)], None),
+}  # fmt: skip
+SHOWN_LIMIT: dict[str, Any] = {
+    "limit": (Annotated[int | None, typer.Option("--limit", min=0, help="Show at most this many; 0 shows all.", metavar="N")], 100),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The selectors as they were typed."""
+
+    job: list[str] | None = None
+    digest: list[str] | None = None
+    everything: bool = False
+    group: str | None = None
+    error: str | None = None
+    account: str | None = None
+    state: State | None = None
+    verdict: Verdict | None = None
+    failed_before: str | None = None
+    failed_after: str | None = None
+    plan: str | None = None
+    limit: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given, by name, as a plan records them."""
+        names = (name for name in self.__slots__ if name != "plan")
+        values = {name: getattr(self, name) for name in names}
+        return {
+            name: str(value) if isinstance(value, State | Verdict) else value
+            for name, value in values.items()
+            if value not in (None, False, [])
+        }
+
+
+def selecting(
+    limit: dict[str, Any],
+) -> Callable[[Callable[..., Report | None]], Callable[..., Report | None]]:
+    """Give a command the selectors: its second argument becomes the `Chosen` that was typed."""
+
+    def add(function: Callable[..., Report | None]) -> Callable[..., Report | None]:
+        shared = SELECTORS | limit
+        session, _, *own = inspect.signature(function, eval_str=True).parameters.values()
+
+        def command(given: Session, /, **words: Any) -> Report | None:
+            chosen = Chosen(**{name: words.pop(name) for name in shared})
+            return function(given, chosen, **words)
+
+        selectors = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
+            for name, (kind, default) in shared.items()
+        ]
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+        positional = session.replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+        command.__name__ = function.__name__
+        command.__doc__ = function.__doc__
+        command.__module__ = function.__module__
+        command.__signature__ = inspect.Signature([positional, *selectors, *keywords])  # type: ignore[attr-defined]  # how inspect is told
+        return command
+
+    return add
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A dry run's JSON: what it would do, where, with which options, to which letters."""
+
+    items: tuple[PlanItem, ...]
+    options: dict[str, Any]
+    at: datetime | None
+
+
+def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Selection:
+    """What was typed, as a selection. Raises UsageError for what makes no sense."""
+    return Selection(
+        jobs=tuple(chosen.job or ()),
+        digests=tuple(one.lower() for one in chosen.digest or ()),
+        everything=chosen.everything,
+        group=chosen.group,
+        error=pattern(chosen.error),
+        account=chosen.account,
+        state=chosen.state,
+        verdict=chosen.verdict,
+        failed_before=bound(session, chosen.failed_before),
+        failed_after=bound(session, chosen.failed_after),
+        limit=chosen.limit or None,
+        plan=None if plan is None else plan.items,
+    )
+
+
+def pattern(text: str | None) -> "re.Pattern[str] | None":
+    """A compiled regular expression."""
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--error {text!r} is no regular expression: {error}") from None
+
+
+def bound(session: Session, text: str | None) -> datetime | None:
+    """The instant of `--failed-before` (excluded) or `--failed-after` (included)."""
+    return None if text is None else lower_bound(text, now=session.now, zone=session.zone)
+
+
+def read_plan(session: Session, file: str, action: Action) -> Plan:
+    """The plan in a file. Raises UsageError when it is none, or is for another command or place."""
+    document = parse_plan(file)
+    place = {
+        "command": session.words.command,
+        "profile": session.settings.profile,
+        "database": session.settings.database,
+    }
+    for name, here in place.items():
+        if document.get(name) != here:
+            raise UsageError(
+                f"the plan is for {name} {document.get(name)!r}, this is {here!r}",
+                hint="make the plan with the same command, in the same place, with --dry-run -o json",
+            )
+    options = document.get("options")
+    options = options if isinstance(options, dict) else {}
+    at = document.get("at")
+    return Plan(
+        items=plan_items(document, action, force=options.get("force") is True),
+        options=options,
+        at=parse_rfc3339(at) if isinstance(at, str) else None,
+    )
+
+
+def parse_plan(file: str) -> dict[str, Any]:
+    """The JSON object in a file."""
+    from ledgerctl.cli.options import read_lines
+
+    try:
+        document = json.loads("\n".join(read_lines(file)))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
+        raise UsageError(
+            f"{file} is no plan", hint="a plan is the output of the command with --dry-run -o json"
+        )
+    return document
+
+
+def plan_items(document: dict[str, Any], action: Action, *, force: bool) -> tuple[PlanItem, ...]:
+    """The letters of a plan, as often as listed, and which of them it meant to move."""
+    found = []
+    for item in document["items"]:
+        name = item.get("digest") if isinstance(item, dict) else None
+        if not isinstance(name, str):
+            raise UsageError("an item of the plan has no digest")
+        verdict = item.get("verdict")
+        known = verdict in {str(one) for one in Verdict}
+        meant = not known or movable(action, Verdict(verdict), force=force)
+        found.append(PlanItem(name.lower(), meant))
+    return tuple(found)
