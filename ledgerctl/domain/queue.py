@@ -12,7 +12,7 @@ from ledgerctl.errors import LedgerctlError
 
 LEASE_PREFIX = "worker:"
 WORKER_TERM = timedelta(seconds=5)  # a worker that did not renew for this long is not live
-RENEW_EVERY = timedelta(seconds=1.5)
+RENEW_EVERY = timedelta(seconds=2)
 
 
 class Place(StrEnum):

@@ -1,13 +1,17 @@
 """Finds what is due on the retry list without moving anything, and remembers the next due time."""
 
+import hashlib
 from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 from ledgerctl.domain.payload import Unreadable, read_payload
 from ledgerctl.stores.queues import Queues
+from ledgerctl.stores.retry_queue import RetryLists
 
 SPARE_ENTRIES = 1_000  # remembered beyond the list's length before a pass is forgotten
+STRETCH_ENTRIES = 400
+STRETCH_BYTES = 400_000
 
 
 class Candidate(NamedTuple):
@@ -17,21 +21,33 @@ class Candidate(NamedTuple):
     within: int
 
 
+class Stretch(NamedTuple):
+    """A run of entries and their fingerprint, as `fingerprint.lua` makes it."""
+
+    start: int
+    entries: int
+    fingerprint: str
+
+
 class Lookout:
     """Walks the list from its head, page by page; jobs that are not due stay untouched.
 
-    `next_due` and `length` are what the last whole pass saw: until one of them changes there is
-    nothing to do. An entry is read once, however often it is passed.
+    `next_due` and `length` are what the last whole pass saw. Until a job comes due or the list
+    changes there is nothing to do, and whether it has changed is asked by fingerprints, which
+    the server makes: ten thousand waiting jobs cost some milliseconds to look at again.
     """
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: Queues, lists: RetryLists) -> None:
         self._queues = queues
+        self._lists = lists
         self._key = queues.keys.retry
         self._entries: Iterator[bytes] | None = None
         self._known: dict[bytes, datetime] = {}  # due times of entries seen before
         self._seen: dict[bytes, datetime] = {}  # those of this pass
         self._position = 0
         self._handed_out = False
+        self._fingerprints = Fingerprints()
+        self._quiet: list[Stretch] | None = None  # of the last pass, when it found nothing due
         self.next_due: datetime | None = None
         self.length = 0
 
@@ -39,6 +55,8 @@ class Lookout:
         """The next due entry; unreadable ones count as due. None when a whole pass found none."""
         if self.next_due is not None and self.next_due <= now:
             self._entries = None  # one that was passed over has come due
+        elif self._is_quiet():
+            return None
         while True:
             if self._entries is None:
                 self._begin()
@@ -49,7 +67,19 @@ class Lookout:
             self._entries = None
             self._known = self._seen
             if not self._handed_out:
+                self._quiet = self._fingerprints.finished()
                 return None
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing was due at the last look, and the list is as it was then."""
+        return (
+            self._quiet is not None
+            and self._queues.length(self._key) == self.length
+            and all(
+                self._lists.fingerprint(self._key, one.start, one.entries) == one.fingerprint
+                for one in self._quiet
+            )
+        )
 
     def _begin(self) -> None:
         self._known.update(self._seen)
@@ -58,6 +88,7 @@ class Lookout:
             self._known = {}
         self._entries = self._queues.read_all(self._key)
         self._seen, self._position, self._handed_out, self.next_due = {}, 0, False, None
+        self._fingerprints, self._quiet = Fingerprints(), None
 
     def _onward(self, now: datetime) -> Candidate | None:
         for raw in self._entries or ():
@@ -65,6 +96,7 @@ class Lookout:
             due = self._due_time(raw)
             if due is None or due <= now:
                 return Candidate(raw, self._position)
+            self._fingerprints.add(raw)
             self._seen[raw] = due
             if self.next_due is None or due < self.next_due:
                 self.next_due = due
@@ -76,3 +108,29 @@ class Lookout:
             return known
         payload = read_payload(raw)
         return None if isinstance(payload, Unreadable) else payload.not_before
+
+
+class Fingerprints:
+    """Sums up a list as it is read, in stretches that the server can sum up in about 1 ms."""
+
+    def __init__(self) -> None:
+        self._stretches: list[Stretch] = []
+        self._start = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, raw: bytes) -> None:
+        """The next entry."""
+        self._parts.append(b"%d:%b" % (len(raw), raw))
+        self._size += len(raw)
+        if len(self._parts) >= STRETCH_ENTRIES or self._size >= STRETCH_BYTES:
+            self.finished()
+
+    def finished(self) -> list[Stretch]:
+        """Every stretch so far, the last one closed."""
+        if self._parts:
+            digest = hashlib.sha1(b"".join(self._parts), usedforsecurity=False).hexdigest()
+            self._stretches.append(Stretch(self._start, len(self._parts), digest))
+            self._start += len(self._parts)
+            self._parts, self._size = [], 0
+        return self._stretches

@@ -42,7 +42,7 @@ from ledgerctl.stores.leases import Lease
 
 FAILED = "failed"
 IDLE_S = 5.0  # the longest sleep between two looks at the whole list
-POLL_S = 0.25  # how often the list's length is asked meanwhile
+POLL_S = 1.0  # how often the list's length is asked meanwhile
 HELD_PATIENCE_S = 90.0  # a killed client's transaction holds its job for up to a minute
 STORE_PATIENCE_S = 15.0  # an outage that a result in hand is kept through
 PAUSE_S = 0.5
@@ -105,7 +105,7 @@ class RetryQueue:
         self._clock = clock or stores.mongo.now
         self._policy = stores.settings.retry
         self._lists = stores.retry_lists
-        self._lookout = Lookout(stores.queues)
+        self._lookout = Lookout(stores.queues, stores.retry_lists)
         self._open = ExitStack()
         self._lease: Lease | None = None
         self._clock_said = False

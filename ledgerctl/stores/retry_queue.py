@@ -105,11 +105,12 @@ class RetryLists:
         with self._queues.reading(f"look at {key}"):
             return self._queues.client.lpos(key, raw) is not None  # type: ignore[arg-type]  # bytes
 
-    def tail(self, key: str) -> bytes:
-        """The last entry of a list; empty for an empty list."""
+    def fingerprint(self, key: str, start: int, count: int) -> str:
+        """What a stretch of a list comes to: unequal whenever an entry of it has changed."""
         with self._queues.reading(f"look at {key}"):
-            found = self._queues.client.lindex(key, -1)
-        return found if isinstance(found, bytes) else b""
+            script = self._queues.client.register_script(source_of("fingerprint"))
+            found: bytes = script(keys=[key], args=[start, count])
+        return found.decode()
 
     def _run(self, name: str, keys: list[str], words: Sequence[bytes | str]) -> Any:
         with self._queues.writing(f"move entries of {keys[0]}"):
