@@ -1,14 +1,18 @@
 """`ledgerctl ledger`: audit, repair, correct and export the ledger."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledgerctl.cli.command import command, noun
+from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import OfAccount, Since, window
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.audit import Code
+from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
+
+if TYPE_CHECKING:
+    from ledgerctl.operations.repair import Repairer
 
 app = noun("ledger")
 
@@ -49,3 +53,99 @@ def audit(
         progress=session.progress,
     )
     return view(run, table=session.format == "table")
+
+
+@command(app, "repair", effect=Effect.BULK)
+def repair(
+    session: Session,
+    job: OfJob = None,
+    code: Codes = None,
+    grace: Annotated[
+        str,
+        typer.Option("--grace", help="Leave alone what is younger than this.", metavar="DURATION"),
+    ] = "15m",
+) -> Report:
+    """Put right what the rows and flags prove; append-only, each step under its own guard.
+
+    A missing refund or reclaim row is appended, dated by its flag; a missing message is put; a
+    flag that its row proves is set, an absent one becomes false. Never a charge. Safe beside live
+    workers and beside another repair. What is left is audited again and listed.
+
+    Examples: ledgerctl ledger repair --dry-run
+              ledgerctl ledger repair --code missing_row --grace 1h --yes
+    """
+    from ledgerctl.domain.times import parse_duration
+    from ledgerctl.operations.audit import Audit, Scope
+    from ledgerctl.operations.repair import Repairer
+    from ledgerctl.render.views import audit as views
+
+    scope = Scope(job=job, codes=frozenset(code or ()))
+    repairer = Repairer(session.stores, scope, parse_duration(grace), session.progress)
+    session.permit()
+    if not repairer.index_is_unique:
+        session.note(
+            "there is no unique index on (job_id, type): only the grace and the row's id keep a"
+            " second row out; `ledgerctl db init` builds it"
+        )
+    if session.dry_run:
+        return planned(session, repairer)
+    selection = repairer.select()
+    lines = [f"repair {selection.repairs} findings", session.place()]
+    session.consent(lines, count=selection.repairs, bulk=True)
+    with session.operation() as operation:
+        outcome = repairer.run(selection, operation, stopping=lambda: session.stop.requested)
+    for text in outcome.notes():
+        session.note(text)
+    return views.repaired(
+        Audit(session.stores, scope, after_change=True),
+        counts={"repaired": outcome.repaired, "skipped": outcome.skipped},
+        refused=outcome.refused,
+        trouble=outcome.trouble_document(),
+        operation_id=operation.id,
+        exit_code=outcome.exit_code,
+    )
+
+
+def planned(session: Session, repairer: "Repairer") -> Report:
+    """The plan of a repair; --expect goes by what is ripe."""
+    from ledgerctl.render.views import audit as views
+
+    if session.words.expect is not None:
+        session.consent([], count=repairer.select().repairs, bulk=True)
+    now = session.stores.mongo.now()
+    return views.repair_plan((one, repairer.is_ripe(one, now)) for one in repairer.planned())
+
+
+@command(app, "correct", effect=Effect.BULK)
+def correct(
+    session: Session,
+    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB", show_default=False)],
+) -> Report:
+    """Append the one correction row that brings a job to its right net; none when it is right.
+
+    It makes duplicate rows and wrong amounts good, which can never be taken back. Wants --reason.
+    What a repair heals is left to it.
+
+    Example: ledgerctl ledger correct job-42 --reason "refunded twice, ticket 8812"
+    """
+    from ledgerctl.operations import corrections
+    from ledgerctl.render.views.audit import correction as view
+
+    if not session.reason:
+        raise UsageError("`ledger correct` wants --reason TEXT: it stands in the row for ever")
+    session.permit()
+    found = corrections.preview(session.stores, job)
+    session.consent(
+        [f"correct job {found.job_id} by {found.amount or 0:+d}: {found.detail}", session.place()],
+        count=1,
+        bulk=True,
+    )
+    if session.dry_run:
+        return view(found.document(dry_run=True), exit_code=found.exit_code)
+    with session.operation() as operation:
+        found = corrections.correct(
+            session.stores, job, operation_id=operation.id, reason=session.reason
+        )
+        operation.count(str(found.outcome))
+        operation.exit_code = found.exit_code
+    return view(found.document(operation_id=operation.id), exit_code=found.exit_code)

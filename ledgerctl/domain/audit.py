@@ -95,6 +95,7 @@ class Finding:
     repairable: bool
     detail: str
     settled: bool = False
+    about: str = ""  # the type of the row or flag, where there is more than one to choose from
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class Facts:
         rows: Iterable[Row] = (),
         effect: int = 0,
         repairable: bool = False,
+        about: str = "",
     ) -> Finding:
         """A finding about this job and these of its rows."""
         named = tuple(rows)
@@ -161,6 +163,7 @@ class Facts:
             effect=effect,
             repairable=repairable,
             detail=detail,
+            about=about,
         )
 
     def command(self, verb: str) -> str:
@@ -245,6 +248,7 @@ def missing_row(facts: Facts) -> Iterator[Finding]:
             f"{'' if amount is None else f' of {amount:+d}'} is missing: {how}",
             effect=-(amount or 0),
             repairable=repairable,
+            about=row_type,
         )
 
 
@@ -410,7 +414,10 @@ def flag_time(facts: Facts) -> Iterator[Finding]:
             dated = row is not None and row.created_at is not None
             how = f"{facts.command('repair')} takes it from the row" if dated else by_hand(facts)
             yield facts.finding(
-                Code.FLAG_TIME, f"{name} is set and its time is missing: {how}", repairable=dated
+                Code.FLAG_TIME,
+                f"{name} is set and its time is missing: {how}",
+                repairable=dated,
+                about=row_type,
             )
         if flag is Flag.CLEAR and at is not None:
             proven = proves(facts, row_type)
@@ -419,6 +426,7 @@ def flag_time(facts: Facts) -> Iterator[Finding]:
                 Code.FLAG_TIME,
                 f"{name} is not set and has the time {format_time(at)}: {how}",
                 repairable=proven,
+                about=row_type,
             )
 
 
@@ -605,8 +613,13 @@ def audit(case: Case) -> list[Finding]:
     found: list[Finding] = []
     for job in case.jobs or (None,):
         facts = facts_of(case, job)
-        found += corrected(facts, [one for check in CHECKS for one in check(facts)])
+        found += corrected(facts, run_checks(facts))
     return found
+
+
+def run_checks(facts: Facts) -> list[Finding]:
+    """What each check says, corrections not yet taken into account."""
+    return [finding for check in CHECKS for finding in check(facts)]
 
 
 # corrections

@@ -54,6 +54,7 @@ class Audit:
     stores: Stores
     scope: Scope
     progress: Progress | None = None
+    after_change: bool = False  # trouble is kept from the first read on: the change is done
     jobs_checked: int = 0
     rows_checked: int = 0
     jobs_expected: int | None = None
@@ -77,7 +78,7 @@ class Audit:
                 self._count(finding)
                 yield finding
         except LedgerctlError as error:
-            if not self.jobs_checked and not self.rows_checked:
+            if not (self.jobs_checked or self.rows_checked or self.after_change):
                 raise
             self.trouble = error
 
@@ -123,7 +124,7 @@ class Audit:
         }
 
     def _all(self) -> Iterator[Finding]:
-        for case in self._cases():
+        for case in self.cases():
             for finding in audit(case):
                 if not self.scope.codes or finding.code in self.scope.codes:
                     yield finding
@@ -138,7 +139,8 @@ class Audit:
         total.findings += 1
         total.effect += finding.effect
 
-    def _cases(self) -> Iterator[Case]:
+    def cases(self) -> Iterator[Case]:
+        """Every case of the scope that is not plainly right."""
         if self.scope.job is not None:
             return self._one(self.scope.job)
         if self.scope.account is not None:

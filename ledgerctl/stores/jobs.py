@@ -9,7 +9,7 @@ from pymongo.errors import DuplicateKeyError
 
 from ledgerctl.domain.dead import Standing
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state_of
+from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
 from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
 from ledgerctl.stores.connections import Document, Mongo
@@ -39,6 +39,8 @@ FILTER_OF_STATE: dict[State, Document] = {
     State.CORRUPT: {"is_refunded": CLEAR, "is_reclaimed": True},
     State.BAD_FLAGS: {"$or": [{"is_refunded": NOT_BOOLEAN}, {"is_reclaimed": NOT_BOOLEAN}]},
 }
+
+FILTER_OF_FLAG: dict[Flag, Any] = {Flag.SET: True, Flag.CLEAR: CLEAR, Flag.BAD: NOT_BOOLEAN}
 
 
 class Jobs:
@@ -134,6 +136,36 @@ class Jobs:
         with self._mongo.writing("mark the job", session):
             changed = self._jobs.update_one(guard, {"$set": fields}, session=session)
         return changed.modified_count == 1
+
+    # what the rows prove; for repairs alone
+
+    def set_proven_flag(self, seen: Job, name: str, *, at: datetime | None) -> bool:
+        """Set a flag that a ledger row proves, if both flags still are what was seen.
+
+        `name`: `refunded` or `reclaimed`. `at` is written where the flag has no time yet.
+        """
+        guard = {
+            "_id": from_id(seen.id),
+            "is_refunded": FILTER_OF_FLAG[seen.refunded],
+            "is_reclaimed": FILTER_OF_FLAG[seen.reclaimed],
+        }
+        fields: Document = {f"is_{name}": True}
+        if at is not None:
+            fields[f"{name}_at"] = at
+        return self._flip(guard, fields, None)
+
+    def clear_absent_flag(self, job_id: Id, name: str) -> bool:
+        """Write false where the flag is absent or null, and nowhere else."""
+        return self._flip({"_id": from_id(job_id), f"is_{name}": None}, {f"is_{name}": False}, None)
+
+    def date_flag(self, job_id: Id, name: str, *, at: datetime) -> bool:
+        """Write the time of a set flag that has none."""
+        guard = {
+            "_id": from_id(job_id),
+            f"is_{name}": True,
+            f"{name}_at": {"$not": {"$type": "date"}},
+        }
+        return self._flip(guard, {f"{name}_at": at}, None)
 
     def set_status(self, job_id: Id, status: str, *, unless: str | None = None) -> bool:
         """Write the job's status; False when there is no such job, or its status is `unless`."""

@@ -66,6 +66,12 @@ class Ledger:
             document = self._rows.find_one({"_id": {"$in": candidates(row_id)}})
         return None if document is None else to_row(document)
 
+    def among(self, row_ids: Sequence[str]) -> list[Row]:
+        """The rows of these ids, whatever type the ids have."""
+        values = [value for row_id in row_ids for value in candidates(row_id)]
+        with self._mongo.reading("read ledger rows"):
+            return [to_row(one) for one in self._rows.find({"_id": {"$in": values}})]
+
     def of_job(self, job_id: str, session: ClientSession | None = None) -> list[Row]:
         """The rows of a job, whichever type they hold its id under, in order."""
         with self._mongo.reading("read the job's rows", session):

@@ -1,11 +1,12 @@
 """Audits, repairs and corrections, as reports."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
 from ledgerctl.domain.audit import Finding
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report
+from ledgerctl.domain.repair import Repair, RepairStep
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
 from ledgerctl.render.views.job_page import finding_record
 
 FINDING_COLUMNS = (
@@ -99,11 +100,114 @@ def summary(run: AuditTotals) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def unread(run: AuditTotals) -> list[str]:
+    """What an audit that ended early has not seen."""
+    if trouble := run.ended_early():
+        return [f"{trouble['read']} read, then: {trouble['message']}; nothing here is a total"]
+    return []
+
+
 def notes(run: AuditTotals, records: Findings) -> list[str]:
     """What a reader must know besides the findings."""
-    said = []
-    if trouble := run.ended_early():
-        said.append(f"{trouble['read']} read, then: {trouble['message']}; nothing here is a total")
+    said = unread(run)
     if records.left_out:
         said.append(f"{records.left_out} more findings; -o plain shows all")
     return said
+
+
+REPAIR_COLUMNS = (
+    Column("job_id", kind=Kind.ID),
+    Column("code"),
+    Column("action"),
+    Column("row_type"),
+    Column("at", kind=Kind.TIME),
+    Column("ripe", kind=Kind.FLAG),
+    Column("detail"),
+)
+CORRECTION_COLUMNS = (
+    Column("job_id", kind=Kind.ID),
+    Column("outcome"),
+    Column("amount", kind=Kind.AMOUNT),
+    Column("row_id", kind=Kind.ID),
+    Column("detail"),
+)
+
+
+def repair_plan(repairs: Iterator[tuple[Repair, bool]]) -> Report:
+    """A dry run: every step that a repair would take, whether ripe or left to the grace."""
+    counts = {True: 0, False: 0}
+
+    def items() -> Iterator[Record]:
+        for repair, is_ripe in repairs:
+            counts[is_ripe] += 1
+            for step in repair.steps:
+                yield repair_item(repair, step, is_ripe=is_ripe)
+
+    return Report(
+        columns=REPAIR_COLUMNS,
+        records=items(),
+        document={
+            "dry_run": True,
+            "items": STREAMED,
+            "repaired": lambda: counts[True],
+            "skipped": lambda: counts[False],
+            "left": [],
+        },
+        items_key="items",
+        foot=lambda: (f"{counts[True]} would be repaired, {counts[False]} are too young",),
+        empty="Nothing to repair.",
+    )
+
+
+def repair_item(repair: Repair, step: RepairStep, *, is_ripe: bool) -> Record:
+    """One planned step."""
+    return {
+        "job_id": repair.finding.job_id,
+        "account_id": repair.finding.account_id,
+        "row_ids": list(repair.finding.row_ids),
+        "code": str(repair.finding.code),
+        "action": str(step.mend),
+        "row_type": str(step.row_type) or None,
+        "at": step.at,
+        "ripe": is_ripe,
+        "detail": repair.finding.detail,
+    }
+
+
+def repaired(
+    run: AuditTotals,
+    *,
+    counts: Mapping[str, int],
+    refused: Sequence[str],
+    trouble: Mapping[str, Any] | None,
+    operation_id: str,
+    exit_code: int,
+) -> Report:
+    """What a repair did, and what an audit finds now."""
+    left = (finding_record(one) for one in run.findings() if not one.settled)
+    document: dict[str, Any] = {
+        **counts,
+        "left": STREAMED,
+        "left_complete": lambda: run.ended_early() is None,
+        "refused": list(refused),
+        "operation_id": operation_id,
+        "dry_run": False,
+    }
+    if trouble is not None:
+        document["error"] = dict(trouble)
+    said = f"{counts['repaired']} repaired, {counts['skipped']} skipped"
+    return Report(
+        columns=FINDING_COLUMNS,
+        records=left,
+        document=document,
+        items_key="left",
+        foot=lambda: (f"{said}, {run.open_findings} left",),
+        notes=lambda: [*refused, *unread(run)],
+        exit_code=lambda: exit_code or (run.exit_code if run.ended_early() else 0),
+        empty="Nothing is left.",
+    )
+
+
+def correction(found: Mapping[str, Any], *, exit_code: int) -> Report:
+    """What came of a correction."""
+    return record(found, columns=CORRECTION_COLUMNS, exit_code=exit_code)

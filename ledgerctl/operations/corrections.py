@@ -1,0 +1,160 @@
+"""Corrections: one row that brings a job to its right net, however many operators try."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ledgerctl.domain.audit import Case
+from ledgerctl.domain.repair import (
+    CorrectionOutcome,
+    CorrectionPlan,
+    NoCorrection,
+    decide_correction,
+)
+from ledgerctl.domain.rows import NewRow, RowType, same_row
+from ledgerctl.errors import ExitCode, InvariantBroken
+from ledgerctl.operations.cases import load
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.ledger import RowTaken
+
+ROUNDS_MAX = 10  # each round lost means that another correction was written
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What came of `correct`; amount and row are the correction row's, None without one."""
+
+    job_id: str
+    outcome: CorrectionOutcome
+    amount: int | None = None
+    row_id: str | None = None
+    net: int | None = None  # after it
+    detail: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 done or right already, 4 no such job, else 3."""
+        match self.outcome:
+            case CorrectionOutcome.APPLIED | CorrectionOutcome.ALREADY_RIGHT:
+                return int(ExitCode.DONE)
+            case CorrectionOutcome.NOT_FOUND:
+                return int(ExitCode.NOT_FOUND)
+            case _:
+                return int(ExitCode.REFUSED)
+
+    def document(self, *, operation_id: str | None = None, dry_run: bool = False) -> dict[str, Any]:
+        """The result as printed. Source: contract, section 3, ledger."""
+        return {
+            "job_id": self.job_id,
+            "outcome": str(self.outcome),
+            "amount": self.amount,
+            "row_id": self.row_id,
+            "net": self.net,
+            "detail": self.detail,
+            "operation_id": operation_id,
+            "dry_run": dry_run,
+        }
+
+
+def preview(stores: Stores, job_id: str) -> Correction:
+    """What `correct` would do, changing nothing."""
+    text, case = look(stores, job_id)
+    decision = decide_correction(case)
+    return stopped(text, decision) if isinstance(decision, NoCorrection) else done(text, decision)
+
+
+def correct(
+    stores: Stores, job_id: str, *, operation_id: str, reason: str | None = None
+) -> Correction:
+    """Append the one correction row that brings the job to its right net; none when it is right.
+
+    Two at once write one row: both number it alike, so the second meets the first one's id and
+    looks again. Raises JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted.
+    """
+    for _ in range(ROUNDS_MAX):
+        result = attempt(stores, job_id, operation_id, reason)
+        if result is not None:
+            return result
+    raise InvariantBroken(f"the corrections of job {job_id} kept changing")
+
+
+def attempt(
+    stores: Stores, job_id: str, operation_id: str, reason: str | None
+) -> Correction | None:
+    """One attempt; None when another correction was written meanwhile and one looks again."""
+    text, _ = look(stores, job_id)
+    taken: list[NewRow] = []
+
+    def body(session: Any) -> Correction:
+        taken.clear()
+        decision = decide_correction(load(stores, [text], session=session)[0])
+        if isinstance(decision, NoCorrection):
+            return stopped(text, decision)
+        row = new_row(stores, decision, operation_id, reason)
+        taken.append(row)
+        stores.ledger.append(row, session)
+        stores.outbox.add(row, session)
+        return done(text, decision)
+
+    try:
+        if stores.mongo.transactions:
+            return stores.mongo.transaction(f"correct job {text}", body)
+        return body(None)
+    except RowTaken:
+        return compared(stores, text, taken[0])
+
+
+def compared(stores: Stores, text: str, row: NewRow) -> Correction | None:
+    """What a row under the correction's id means: our own, another operator's, or a foreign one's."""
+    standing = stores.ledger.get(row.id)
+    if standing is None:
+        return None
+    ours = standing.type == RowType.CORRECTION and standing.job == row.job
+    if not ours:
+        detail = f"row {row.id} stands in the way and belongs to something else"
+        return Correction(text, CorrectionOutcome.CONFLICT, row_id=row.id, detail=detail)
+    if standing.operation_id == row.operation_id and same_row(standing, row):
+        stores.outbox.add(row)
+        return Correction(text, CorrectionOutcome.APPLIED, row.amount, row.id)
+    return None
+
+
+def look(stores: Stores, job_id: str) -> tuple[str, Case]:
+    """The job's id as it is stored, and everything under it."""
+    found = stores.jobs.find(job_id)
+    text = found[0].id.text if found else job_id
+    return text, load(stores, [text])[0]
+
+
+def new_row(
+    stores: Stores, decision: CorrectionPlan, operation_id: str, reason: str | None
+) -> NewRow:
+    """The correction row, its identity and amount settled; it counts from now on."""
+    now = stores.mongo.now()
+    return NewRow(
+        id=decision.row_id,
+        job=decision.job.id,
+        account=decision.account,
+        type=RowType.CORRECTION,
+        amount=decision.amount,
+        created_at=now,
+        recorded_at=now,
+        operation_id=operation_id,
+        reason=reason,
+    )
+
+
+def done(text: str, decision: CorrectionPlan) -> Correction:
+    """The result of a correction that was, or would be, written."""
+    return Correction(
+        text,
+        CorrectionOutcome.APPLIED,
+        decision.amount,
+        decision.row_id,
+        decision.right,
+        f"net {decision.net:+d} becomes {decision.right:+d}",
+    )
+
+
+def stopped(text: str, decision: NoCorrection) -> Correction:
+    """The result of a correction that was not written."""
+    return Correction(text, decision.outcome, detail=decision.detail)

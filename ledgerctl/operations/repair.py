@@ -1,0 +1,339 @@
+"""Repairs: what the audit finds and the rows prove is put right, each step under its own guard."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any, TypeVar, assert_never
+
+from ledgerctl.domain.audit import Case, Code
+from ledgerctl.domain.jobs import (
+    ALREADY,
+    Append,
+    Flag,
+    Job,
+    Step,
+    StepResult,
+    decide_reclaim,
+    decide_refund,
+)
+from ledgerctl.domain.repair import Mend, Repair, RepairStep, plan
+from ledgerctl.domain.rows import RowType
+from ledgerctl.errors import ExitCode, InvariantBroken, LedgerctlError, OutcomeUnknown
+from ledgerctl.operations.audit import Audit, Scope, chunks
+from ledgerctl.operations.cases import ids, load, without_message
+from ledgerctl.operations.log import Operation
+from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, append_row, flag_time, new_row
+from ledgerctl.stores.connections import Stores
+
+T = TypeVar("T")
+LOADED = 100  # jobs read together before their repairs
+ROUNDS_MAX = 4  # looks at one job: a row appended in one is what proves a flag's time in the next
+STEP_OF = {RowType.REFUND: Step.REFUND, RowType.RECLAIM: Step.RECLAIM}
+FLAG_OF = {RowType.REFUND: "refunded", RowType.RECLAIM: "reclaimed"}
+
+
+@dataclass(slots=True)
+class Selection:
+    """What a repair would touch: the ids of jobs, and of rows that name none, in order."""
+
+    jobs: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    repairs: int = 0
+    young: int = 0  # younger than the grace: left to whoever is at work
+
+
+@dataclass(slots=True)
+class RepairOutcome:
+    """What came of a repair, finding by finding."""
+
+    repaired: int = 0
+    skipped: int = 0
+    refused: list[str] = field(default_factory=list)  # one sentence each
+    dated_now: list[str] = field(default_factory=list)  # rows whose flag had no time
+    not_tried: int = 0
+    trouble: LedgerctlError | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0; 3 when all was refused, 8 when some was; 7 or 8 when a store failed in between."""
+        if self.trouble is not None:
+            unknown = isinstance(self.trouble, OutcomeUnknown)
+            return int(ExitCode.UNKNOWN if unknown else ExitCode.PARTIAL)
+        if self.refused:
+            return int(ExitCode.PARTIAL if self.repaired else ExitCode.REFUSED)
+        return int(ExitCode.DONE)
+
+    def notes(self) -> list[str]:
+        """What people should know besides the counts."""
+        said = []
+        if self.dated_now:
+            some = ", ".join(self.dated_now[:10])
+            more = len(self.dated_now) - 10
+            rest = f" and {more} more" if more > 0 else ""
+            said.append(f"dated now, because their flags have no time: {some}{rest}")
+        if self.not_tried:
+            said.append(f"{self.not_tried} jobs were not tried; run the same command to go on")
+        return said
+
+    def trouble_document(self) -> dict[str, Any] | None:
+        """What ended it early, as printed."""
+        if self.trouble is None:
+            return None
+        return {
+            "code": self.trouble.code,
+            "message": self.trouble.message,
+            "hint": self.trouble.hint,
+        }
+
+
+@dataclass(slots=True)
+class Repairer:
+    """One repair of a scope. A finding younger than `grace` is left to whoever is at work.
+
+    Nothing here is new: rows are appended by the code of the guarded steps, under the same ids,
+    so that a repair, a second repair and a worker can only ever write one.
+    """
+
+    stores: Stores
+    scope: Scope
+    grace: timedelta
+    progress: Callable[[str], None] | None = None
+    _unique: bool | None = None
+    _selected_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def index_is_unique(self) -> bool:
+        """Whether the server itself keeps a second row out."""
+        if self._unique is None:
+            self._unique = self.stores.ledger.step_index_is_unique()
+        return self._unique
+
+    # looking
+
+    def planned(self) -> Iterator[Repair]:
+        """Every repair of the scope, ripe or not; changes nothing."""
+        for case in Audit(self.stores, self.scope, self.progress).cases():
+            yield from self._wanted(case)
+
+    def select(self) -> Selection:
+        """What is ripe for repair now."""
+        selection = Selection()
+        now = self.stores.mongo.now()
+        for repair in self.planned():
+            if not self.is_ripe(repair, now):
+                selection.young += 1
+                continue
+            selection.repairs += 1
+            job_id = repair.finding.job_id
+            ids, name = (
+                (selection.rows, repair.finding.row_ids[0])
+                if job_id is None
+                else (selection.jobs, job_id)
+            )
+            if not ids or ids[-1] != name:
+                ids.append(name)
+        self._selected_at = time.monotonic()
+        return selection
+
+    def _wanted(self, case: Case) -> Iterator[Repair]:
+        for repair in plan(case):
+            if not self.scope.codes or repair.finding.code in self.scope.codes:
+                yield repair
+
+    def is_ripe(self, repair: Repair, now: datetime) -> bool:
+        """Whether it is older than the grace."""
+        return repair.is_ripe(now, self.grace)
+
+    # doing
+
+    def run(
+        self, selection: Selection, operation: Operation, *, stopping: Callable[[], bool]
+    ) -> RepairOutcome:
+        """Heal what was selected; each job is looked at anew, each step keeps its guard.
+
+        Trouble before the first change is raised, later trouble is kept in the outcome.
+        """
+        outcome = RepairOutcome(skipped=selection.young)
+        try:
+            self._run(selection, operation, outcome, stopping)
+        except LedgerctlError as error:
+            if not outcome.repaired:
+                raise
+            outcome.trouble = error
+        operation.exit_code = outcome.exit_code
+        return outcome
+
+    def _run(
+        self,
+        selection: Selection,
+        operation: Operation,
+        outcome: RepairOutcome,
+        stopping: Callable[[], bool],
+    ) -> None:
+        left = len(selection.jobs) + len(selection.rows)
+        for case in self._cases(selection):
+            if stopping():
+                outcome.not_tried = left
+                return
+            left -= 1
+            self._mend(case, operation, outcome)
+
+    def _cases(self, selection: Selection) -> Iterator[Case]:
+        for some in chunks(selection.jobs, LOADED):
+            yield from load(self.stores, some)
+        for some in chunks(selection.rows, LOADED):
+            rows = self.stores.ledger.among(some)
+            missing = without_message(self.stores, rows)
+            now = self.stores.mongo.now()
+            yield from (Case(None, (), (row,), now, missing & ids([row])) for row in rows)
+
+    def _mend(self, case: Case, operation: Operation, outcome: RepairOutcome) -> None:
+        """Heal one case, looking again after each round for what has become provable."""
+        done: set[tuple[Code, str]] = set()
+        for _ in range(ROUNDS_MAX):
+            ripe = [
+                one
+                for one in self._wanted(case)
+                if self.is_ripe(one, case.now) or rests_on(one, operation.id)
+            ]
+            fresh = [one for one in ripe if (one.finding.code, key_of(one)) not in done]
+            if not fresh:
+                return
+            for repair in fresh:
+                done.add((repair.finding.code, key_of(repair)))
+                self._heal(repair, operation, outcome)
+            if case.job_id is None:
+                return
+            case = load(self.stores, [case.job_id])[0]
+
+    def _heal(self, repair: Repair, operation: Operation, outcome: RepairOutcome) -> None:
+        wrote = False
+        for step in repair.steps:
+            effect = self._apply(step, operation, outcome)
+            if isinstance(effect, Refusal):
+                outcome.refused.append(effect.why)
+                return
+            if effect is Effect.WROTE:
+                wrote = True
+                operation.count(str(step.mend))
+        if wrote:
+            outcome.repaired += 1
+            operation.count("repaired")
+        else:
+            outcome.skipped += 1
+
+    def _apply(
+        self, step: RepairStep, operation: Operation, outcome: RepairOutcome
+    ) -> "Effect | Refusal":
+        """Do one step under its guard."""
+        match step.mend:
+            case Mend.APPEND_ROW:
+                return self._append(step, operation, outcome)
+            case Mend.PUT_MESSAGE:
+                wrote = self.stores.outbox.add(required(step.row))
+            case Mend.SET_FLAG:
+                wrote = self._set_flag(step)
+            case Mend.CLEAR_FLAG:
+                wrote = self.stores.jobs.clear_absent_flag(required(step.job).id, flag_of(step))
+            case Mend.SET_FLAG_TIME:
+                at = required(step.at)
+                wrote = self.stores.jobs.date_flag(required(step.job).id, flag_of(step), at=at)
+            case other:
+                assert_never(other)
+        return Effect.WROTE if wrote else Effect.NEEDLESS
+
+    def _set_flag(self, step: RepairStep) -> bool:
+        """Set a flag that a row proves; never a reclaim's on a job that is not refunded."""
+        seen = self.stores.jobs.get(required(step.job).id)  # the step before it may have set one
+        if seen is None:
+            return False
+        if step.row_type == RowType.RECLAIM and seen.refunded is not Flag.SET:
+            return False
+        at = None if flag_time(step_of(step), seen) else step.at
+        return self.stores.jobs.set_proven_flag(seen, flag_of(step), at=at)
+
+    def _append(
+        self, step: RepairStep, operation: Operation, outcome: RepairOutcome
+    ) -> "Effect | Refusal":
+        """Append the row that a set flag calls for, by the code of the guarded steps."""
+        job_id = required(step.job).id
+        request = Request(step_of(step), job_id.text, operation.id, operation.reason)
+        if step.at is None and not self.index_is_unique:
+            self._wait_for_the_slow()
+        for _ in range(ROUNDS_MAX):
+            job = self.stores.jobs.get(job_id)
+            decision = self._decision(step, job)
+            if job is None or not isinstance(decision, Append) or not decision.complete:
+                return Effect.NEEDLESS  # somebody else has done it
+            now = self.stores.mongo.now()
+            at = flag_time(request.step, job)
+            row = replace(new_row(request, job.id, decision, at or now), recorded_at=now)
+            result = append_row(self.stores, request, row, completed=True)
+            if result is not None:
+                if at is None and result.applied:
+                    outcome.dated_now.append(row.id)
+                return effect_of(result)
+        return Refusal(f"row of job {job_id.text} kept coming and going; run it again")
+
+    def _wait_for_the_slow(self) -> None:
+        """A flag without a time has no age: give a worker between flag and row time to finish."""
+        time.sleep(max(0.0, self._selected_at + LOOK_AGAIN_S - time.monotonic()))
+
+    def _decision(self, step: RepairStep, job: Job | None) -> Any:
+        if job is None:
+            return None
+        rows = self.stores.ledger.of_job(job.id.text)
+        return (decide_refund if step.row_type == RowType.REFUND else decide_reclaim)(job, rows)
+
+
+class Effect(Enum):
+    """What came of one repair step."""
+
+    WROTE = auto()
+    NEEDLESS = auto()  # somebody else has done it, or the guard found another state
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a repair step could not be done, in one sentence."""
+
+    why: str
+
+
+def effect_of(result: StepResult) -> Effect | Refusal:
+    """What came of appending a row."""
+    if result.applied:
+        return Effect.WROTE
+    if result.outcome in ALREADY:
+        return Effect.NEEDLESS
+    return Refusal(f"job {result.job_id}: {result.outcome}, {result.detail}")
+
+
+def rests_on(repair: Repair, operation_id: str) -> bool:
+    """Whether all of it rests on rows that this very operation wrote."""
+    rows = [step.row for step in repair.steps]
+    return bool(rows) and all(row and row.operation_id == operation_id for row in rows)
+
+
+def key_of(repair: Repair) -> str:
+    """What tells two repairs of one job and code apart."""
+    return repair.finding.about or ",".join(repair.finding.row_ids)
+
+
+def step_of(step: RepairStep) -> Step:
+    """The guarded step whose flag or row this is about."""
+    return STEP_OF[RowType(step.row_type)]
+
+
+def flag_of(step: RepairStep) -> str:
+    """The flag that this is about: `refunded` or `reclaimed`."""
+    return FLAG_OF[RowType(step.row_type)]
+
+
+def required(value: T | None) -> T:
+    """What the plan of a step always gives."""
+    if value is None:
+        raise InvariantBroken("a repair step lacks what it is about")
+    return value
