@@ -102,6 +102,13 @@ def check_redis(url: str) -> None:
             raise BadValue("has an ssl_cert_reqs that is none of none, optional and required")
 
 
+def redis_database(url: str) -> int:
+    """The number of the database that a checked Redis address names."""
+    address = split(url)
+    path = "" if address.scheme == "unix" else address.path[1:]
+    return int(dict(address.options).get("db") or path or 0)
+
+
 def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:
     address = split(uri)
     if "://" not in uri or address.scheme not in schemes:

@@ -108,6 +108,18 @@ def mongod_standalone(servers: SessionServers) -> Server:
 
 
 @pytest.fixture(scope="session")
+def guarded_mongod(servers: SessionServers) -> Server:
+    """A replica set with access control."""
+    return _must_start(servers.guarded_mongod)
+
+
+@pytest.fixture(scope="session")
+def guarded_standalone(servers: SessionServers) -> Server:
+    """A standalone mongod with access control."""
+    return _must_start(lambda: servers.guarded_mongod(replica_set=False))
+
+
+@pytest.fixture(scope="session")
 def valkey(servers: SessionServers) -> Server:
     return _must_start(servers.valkey)
 

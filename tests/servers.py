@@ -8,9 +8,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from ledgerctl.sandbox.launch import Server, start_mongod, start_valkey
+from pymongo import MongoClient
 
+from ledgerctl.sandbox import binaries
+from ledgerctl.sandbox.binaries import MONGOD
+from ledgerctl.sandbox.launch import REPLICA_SET, Server, start_mongod, start_valkey
+from ledgerctl.sandbox.processes import spawn
+
+ROOT = ("root", "r00t-s3cr3t")
 TEST_COMMANDS = ("--setParameter", "enableTestCommands=1")
 # Waits until its standard input closes, which a killed session does too, then ends the servers.
 WATCH = 'dir=$1; shift; read -r _; kill -9 "$@" 2>/dev/null; sleep 1; rm -rf "$dir"'
@@ -40,6 +47,29 @@ class SessionServers:
         place = self._new_place("valkey")
         options = ("--appendonly", "no", *extra)
         return self._watched(lambda on_spawn: start_valkey(place, extra=options, on_spawn=on_spawn))
+
+    def guarded_mongod(self, *, replica_set: bool = True) -> Server:
+        """A mongod with access control; ROOT may do everything, and so may nobody else yet."""
+        place = self._new_place("mongod")
+        open_to_all = start_mongod(place, replica_set=replica_set)
+        with MongoClient[dict[str, Any]](open_to_all.uri) as client:
+            client.admin.command("createUser", ROOT[0], pwd=ROOT[1], roles=["root"])
+        open_to_all.stop()
+        key = place.with_name("key")
+        key.write_text("ledgerctl" * 8)
+        key.chmod(0o600)
+        command = [
+            *(str(binaries.find(MONGOD)), "--dbpath", str(place), "--port", str(open_to_all.port)),
+            *("--bind_ip", "127.0.0.1", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25"),
+            *(("--replSet", REPLICA_SET, "--keyFile", str(key)) if replica_set else ("--auth",)),
+        ]
+        log = place.with_name("guarded.log")
+        child, process = spawn(command, directory=place, log=log)
+        server = Server(MONGOD, process, open_to_all.port, log, child, replica_set)
+        self._started.append((server, self._watch(server)))
+        with MongoClient[dict[str, Any]](address_of(server, *ROOT)) as client:
+            wait_until(lambda: bool(client.admin.command("hello")["isWritablePrimary"]))
+        return server
 
     def stop(self, server: Server) -> None:
         """End one server, running or not."""
@@ -78,6 +108,12 @@ class SessionServers:
         watcher.wait()
         if watcher.stdin:
             watcher.stdin.close()
+
+
+def address_of(server: Server, user: str, password: str, *, source: str = "admin") -> str:
+    """The server's address with a user in it."""
+    place = server.uri.partition("://")[2]
+    return f"{server.uri.partition(':')[0]}://{user}:{password}@{place}&authSource={source}"
 
 
 def stop_on_sigterm() -> None:

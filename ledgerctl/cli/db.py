@@ -1,7 +1,14 @@
 """`ledgerctl db`: build the indexes; print least-privilege roles."""
 
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ledgerctl.addresses import redis_database
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
+from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
 app = noun("db")
@@ -26,3 +33,36 @@ def init(session: Session) -> Report:
             operation.count(one.status)
         operation.exit_code = int(exit_code(found))
     return indexes(found, dry_run=False, exit_code=operation.exit_code)
+
+
+@command(app, "roles")
+def roles(
+    session: Session,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", help="Only this one: support, on-call or cron.", metavar="NAME"),
+    ] = None,
+) -> Report:
+    """Print least-privilege MongoDB roles and Redis users for support, on call and cron.
+
+    One statement a line, with the configured names, for mongosh and redis-cli. No role may update
+    or remove a row of the ledger. Nothing is run.
+
+    Example: ledgerctl db roles
+
+    Example: ledgerctl db roles --role support -o plain --fields statement
+    """
+    from ledgerctl.domain.roles import ROLES, Place
+    from ledgerctl.render.views.roles import roles as page
+
+    settings = session.settings
+    known = {one.name: one for one in ROLES}
+    if unknown := [name for name in role or [] if name not in known]:
+        raise UsageError(f"there is no role {unknown[0]!r}", hint=f"one of {', '.join(known)}")
+    place = Place(
+        database=settings.database,
+        collections=asdict(settings.collections),
+        keys=tuple(asdict(settings.keys).values()),
+        redis_database=redis_database(settings.redis_url.reveal()),
+    )
+    return page([known[name] for name in role or known], place, format=session.format)

@@ -261,6 +261,7 @@ class Session:
         Signals are held back inside: a loop asks `stop.requested` between its chunks.
         """
         from ledgerctl.operations.log import Operation
+        from ledgerctl.operations.rights import require
 
         operation = Operation(
             log=self.stores.operator_log,
@@ -271,6 +272,7 @@ class Session:
             reason=self.reason,
         )
         self.permit()
+        require(self.stores, self.words.command)
         operation.begin()
         with self.stop.shield():
             try:

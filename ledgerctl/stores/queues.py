@@ -53,6 +53,19 @@ REFUSALS: tuple[tuple[str, type[LedgerctlError], str], ...] = (
 )
 
 
+# The driver takes these codes off the server's words and raises a class of its own instead.
+CODE_OF: tuple[tuple[type[Exception], str], ...] = (
+    (redis_errors.OutOfMemoryError, "OOM"),
+    (redis_errors.ReadOnlyError, "READONLY"),
+    (redis_errors.NoPermissionError, "NOPERM"),
+    (redis_errors.BusyLoadingError, "LOADING"),
+    (redis_errors.MovedError, "MOVED"),
+    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
+    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
+    (redis_errors.MasterDownError, "MASTERDOWN"),
+)
+
+
 class Queues:
     """One Redis server's lists. Bytes in and out, no automatic resend, short timeouts."""
 
@@ -93,7 +106,7 @@ class Queues:
 
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
         """Our error for a driver's; `sent` says whether the action was a write."""
-        words = redact(str(error), self._settings.secrets)[:300]
+        words = coded(error, redact(str(error), self._settings.secrets)[:300])
         for mark, kind, hint in REFUSALS:
             if mark in words.split(":")[0].upper().split() or words.upper().startswith(mark):
                 return kind(f"cannot {action}: Redis says {words}", hint=hint)
@@ -256,6 +269,12 @@ if type(pushed) == 'table' and pushed.err then return pushed end
 redis.call('LTRIM', key, 1, 0)
 return 1
 """
+
+
+def coded(error: Exception, words: str) -> str:
+    """The server's words with the code that the driver took off them."""
+    code = next((code for kind, code in CODE_OF if isinstance(error, kind)), "")
+    return f"{code} {words}" if code and not words.startswith(code) else words
 
 
 def page_size(entries: list[bytes]) -> int:

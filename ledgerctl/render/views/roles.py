@@ -1,0 +1,84 @@
+"""Least-privilege roles, as a report."""
+
+from collections.abc import Mapping, Sequence
+
+from ledgerctl.domain.roles import (
+    COLLECTIONS,
+    Place,
+    Role,
+    create_role,
+    mongo_statement,
+    redis_rules,
+    redis_statement,
+    user_statement,
+)
+from ledgerctl.render.report import Column, Kind, Record, Report, Value
+
+STATEMENT_COLUMNS = (
+    Column("role", kind=Kind.ID),
+    Column("store"),
+    Column("statement", kind=Kind.ID),
+)
+NO_ENTRY = (
+    "Redis users have no password yet, so nobody can log in as them:"
+    " `ACL SETUSER NAME >PASSWORD` gives one, `ACL SAVE` keeps it"
+)
+
+
+def roles(found: Sequence[Role], place: Place, *, format: str) -> Report:
+    """Every statement of every role, a line each; people also get a table of who may do what."""
+    document: dict[str, Value] = {
+        "database": place.database,
+        "roles": [record(role, place) for role in found],
+    }
+    if format == "table":
+        return overview(found, place, document)
+    return Report(
+        columns=STATEMENT_COLUMNS,
+        records=[one for role in found for one in statements(role, place)],
+        document=document,
+        notes=(NO_ENTRY,),
+    )
+
+
+def overview(found: Sequence[Role], place: Place, document: Mapping[str, Value]) -> Report:
+    """Who may do what on which collection, and below it the statements, whole."""
+    records: list[Record] = [
+        {"on": place.collections[name]}
+        | {role.name: ", ".join(sorted(role.rights[name] - {"listIndexes"})) for role in found}
+        for name in COLLECTIONS
+    ]
+    records.append(
+        {"on": "redis lists"}
+        | {role.name: "read, change" if role.changes_lists else "read" for role in found}
+    )
+    return Report(
+        columns=(Column("on", kind=Kind.ID), *(Column(role.name, kind=Kind.ID) for role in found)),
+        records=records,
+        document=document,
+        head=[f"{role.user}: {role.purpose}" for role in found],
+        foot=["", *(str(one["statement"]) for role in found for one in statements(role, place))],
+        notes=(NO_ENTRY,),
+    )
+
+
+def statements(role: Role, place: Place) -> list[Record]:
+    """What to run in mongosh and in redis-cli."""
+    return [
+        {"role": role.name, "store": "mongodb", "statement": mongo_statement(role, place)},
+        {"role": role.name, "store": "mongodb", "statement": user_statement(role, place)},
+        {"role": role.name, "store": "redis", "statement": redis_statement(role, place)},
+    ]
+
+
+def record(role: Role, place: Place) -> Record:
+    """One role: the MongoDB command as a document, the Redis rules, and what it is enough for."""
+    return {
+        "role": role.name,
+        "user": role.user,
+        "purpose": role.purpose,
+        "commands": list(role.commands),
+        "mongodb": create_role(role, place),
+        "redis": redis_rules(role, place),
+        "statements": [one["statement"] for one in statements(role, place)],
+    }

@@ -1,0 +1,232 @@
+"""The printed roles, given to real users: what each needs works, all else the servers refuse."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+from redis import Redis
+
+from ledgerctl.sandbox.launch import Server
+from tests.builders import make_job, make_row
+from tests.conftest import Run, Runner, _runner
+from tests.servers import ROOT, address_of
+
+Client = MongoClient[dict[str, Any]]
+LOGIN = "pa55-w0rd"
+ROLES = ("support", "on-call", "cron")
+READING = (
+    ("balance", "show", "acct-1"),
+    ("balance", "replay", "acct-1"),
+    ("job", "show", "job-1"),
+    ("job", "list"),
+    ("log", "list"),
+)
+LETTER = b'{"job_id":"job-1","attempts":5,"error":"GPU timed out"}'
+
+
+@dataclass(frozen=True)
+class Town:
+    """A guarded database and lists, with one user for each printed role."""
+
+    server: Server
+    database: str
+    root: Client
+    redis: Redis
+    environment: dict[str, str]
+    run_as_root: Runner
+
+    def user(self, role: str) -> dict[str, str]:
+        """The environment that makes a run one of this role."""
+        name = f"ledgerctl-{role}"
+        host = self.environment["LEDGERCTL_REDIS_URL"].partition("://")[2]
+        return {
+            "LEDGERCTL_MONGO_URI": address_of(self.server, name, LOGIN, source=self.database),
+            "LEDGERCTL_REDIS_URL": f"redis://{name}:{LOGIN}@{host}",
+        }
+
+    def mongo(self, role: str) -> Client:
+        """A driver's own connection as this role."""
+        return MongoClient(self.user(role)["LEDGERCTL_MONGO_URI"])
+
+    def state(self) -> tuple[Any, ...]:
+        """Every document and every list, to see that nothing moved."""
+        data = self.root[self.database]
+        names = sorted(set(data.list_collection_names()))
+        documents = {name: list(data[name].find().sort("_id")) for name in names}
+        lists = {key: self.redis.lrange(key, 0, -1) for key in sorted(self.redis.keys())}
+        return documents, lists
+
+
+@pytest.fixture(params=["guarded_mongod", "guarded_standalone"])
+def town(
+    request: pytest.FixtureRequest,
+    database: str,
+    bare_environment: dict[str, str],
+    redis_client: Redis,
+    redis_url: str,
+    tmp_path: Any,
+) -> Iterator[Town]:
+    server: Server = request.getfixturevalue(request.param)
+    environment = bare_environment | {
+        "LEDGERCTL_MONGO_URI": address_of(server, *ROOT),
+        "LEDGERCTL_REDIS_URL": redis_url,
+        "LEDGERCTL_DATABASE": database,
+    }
+    run = _runner(environment, tmp_path)
+    assert run("db", "init").code == 0
+    with MongoClient[dict[str, Any]](address_of(server, *ROOT), tz_aware=True) as root:
+        give_roles(run("db", "roles", "-o", "json").json(), root[database], redis_client)
+        root[database].jobs.insert_one(make_job())
+        root[database].ledger.insert_one(make_row())
+        redis_client.rpush("jobs:dead-letter", LETTER)
+        yield Town(server, database, root, redis_client, environment, run)
+        for role in ROLES:
+            redis_client.acl_deluser(f"ledgerctl-{role}")
+        root[database].command("dropAllUsersFromDatabase")
+        root[database].command("dropAllRolesFromDatabase")
+        root.drop_database(database)
+
+
+def give_roles(document: Any, database: Any, redis_client: Redis) -> None:
+    """Make the printed roles and users, as an administrator would."""
+    for role in document["roles"]:
+        database.command(role["mongodb"])
+        database.command("createUser", role["user"], pwd=LOGIN, roles=[role["user"]])
+        send(redis_client, "ACL", "SETUSER", role["user"], *role["redis"])
+        send(redis_client, "ACL", "SETUSER", role["user"], f">{LOGIN}")
+
+
+def send(client: Any, *command: str) -> None:
+    """Send a command word by word."""
+    client.execute_command(*command)
+
+
+@pytest.fixture
+def run_as(town: Town) -> Any:
+    def run_as(role: str, *args: str) -> Run:
+        return town.run_as_root(*args, env=town.user(role))
+
+    return run_as
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_reads_everything(town: Town, run_as: Any, role: str) -> None:
+    before = town.state()
+    for command in READING:
+        done = run_as(role, *command, "-o", "json")
+        assert done.code in {0, 5}, done
+    assert town.state() == before
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_may_change_or_remove_a_ledger_row(town: Town, role: str) -> None:
+    before = town.state()
+    with town.mongo(role) as client:
+        ledger = client[town.database].ledger
+        for change in (
+            lambda: ledger.update_one({}, {"$set": {"amount": 0}}),
+            lambda: ledger.delete_one({}),
+            lambda: ledger.replace_one({}, {"amount": 0}),
+            lambda: ledger.find_one_and_delete({}),
+            ledger.drop,
+            lambda: ledger.create_index([("created_at", 1)], expireAfterSeconds=1),
+            lambda: client.drop_database(town.database),
+        ):
+            with pytest.raises(OperationFailure) as refusal:
+                change()
+            assert refusal.value.code == 13
+    assert town.state() == before
+
+
+def test_support_may_change_nothing_and_is_told_which_right_is_missing(
+    town: Town, run_as: Any
+) -> None:
+    before = town.state()
+    done = run_as("support", "job", "refund", "job-1", "-o", "json")
+    assert done.code == 6, done
+    error = json.loads(done.err)["error"]
+    assert error["code"] == "not_permitted"
+    for right in ("insert on", "operator_log", f"update on {town.database}.jobs"):
+        assert right in error["message"]
+    assert LOGIN not in done.err
+    assert town.state() == before
+
+
+def test_on_call_refunds_a_job_and_takes_it_back(town: Town, run_as: Any) -> None:
+    refund = run_as("on-call", "job", "refund", "job-1", "-o", "json")
+    assert (refund.code, refund.json()["applied"]) == (0, 1), refund
+    reclaim = run_as("on-call", "job", "reclaim", "job-1", "-o", "json")
+    assert (reclaim.code, reclaim.json()["applied"]) == (0, 1), reclaim
+    rows = town.root[town.database].ledger.find().sort("recorded_at")
+    assert [row["type"] for row in rows] == ["charge", "refund", "reclaim"]
+
+
+def test_a_flag_is_not_set_by_a_user_who_may_not_append_the_row(town: Town) -> None:
+    data = town.root[town.database]
+    data.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[
+        {"resource": {"db": town.database, "collection": "ledger"}, "actions": ["insert"]}
+    ])  # fmt: skip
+    before = town.state()
+    done = town.run_as_root("job", "refund", "job-1", env=town.user("on-call"))
+    assert done.code == 6
+    assert f"insert on {town.database}.ledger" in done.err
+    assert town.state() == before
+
+
+@pytest.mark.parametrize("role", ["support", "cron"])
+def test_only_on_call_may_change_a_list(town: Town, role: str) -> None:
+    host = town.environment["LEDGERCTL_REDIS_URL"].partition("://")[2]
+    with Redis.from_url(f"redis://ledgerctl-{role}:{LOGIN}@{host}") as client:
+        assert client.lrange("jobs:dead-letter", 0, -1) == [LETTER]
+        for command in (
+            ("RPUSH", "jobs:retry", "x"),
+            ("LPOP", "jobs:dead-letter"),
+            ("DEL", "jobs:dead-letter"),
+            ("EVAL", "return redis.call('LPOP', KEYS[1])", "1", "jobs:dead-letter"),
+            ("FLUSHALL",),
+            ("LRANGE", "somebody:else", "0", "-1"),
+        ):
+            with pytest.raises(Exception, match=r"(?i)no permissions"):
+                send(client, *command)
+    assert town.redis.lrange("jobs:dead-letter", 0, -1) == [LETTER]
+
+
+def test_the_doctor_tells_the_roles_apart(town: Town, run_as: Any) -> None:
+    found = {}
+    for role in ROLES:
+        checks = {one["id"]: one for one in run_as(role, "doctor", "-o", "json").json()["checks"]}
+        found[role] = checks["ledger.append_only"]
+        assert {one["status"] for one in checks.values()} <= {"ok", "warn", "unknown"}, checks
+        assert checks["redis.eviction"]["status"] == "unknown"  # INFO is not theirs to ask for
+    assert {one["status"] for one in found.values()} == {"ok"}
+    assert "only read" in found["support"]["detail"]
+    assert "append" in found["on-call"]["detail"]
+    root = town.run_as_root("doctor", "-o", "json").json()["checks"]
+    mine = next(one for one in root if one["id"] == "ledger.append_only")
+    assert (mine["status"], "update and remove" in mine["detail"]) == ("warn", True)
+
+
+def test_the_printed_roles_use_the_configured_names(run_bare: Runner, tmp_path: Any) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('database = "money"\n[keys]\nretry = "q[1]"\n[collections]\nledger = "rows"\n')
+    done = run_bare("db", "roles", "--config", str(path), "-o", "json").json()
+    assert done["database"] == "money"
+    for role in done["roles"]:
+        actions = {
+            one["resource"]["collection"]: one["actions"] for one in role["mongodb"]["privileges"]
+        }
+        assert not {"update", "remove"} & set(actions["rows"])
+        assert r"~q\[1\]:*" in role["redis"]
+
+
+def test_roles_are_printed_a_statement_a_line(run_bare: Runner) -> None:
+    done = run_bare("db", "roles", "-o", "plain", "--fields", "statement")
+    head, *lines = done.out.splitlines()
+    assert head == "statement"
+    assert [line.split("(")[0].split(" ")[0] for line in lines] == 3 * [
+        'db.getSiblingDB', 'db.getSiblingDB', "ACL"
+    ]  # fmt: skip
