@@ -21,6 +21,12 @@ def answer(arguments: list[str]) -> int:
         from ledgerctl.cli.root_help import ROOT_HELP
 
         return write(ROOT_HELP)
+    if arguments[0] == "--complete":
+        import os
+
+        from ledgerctl.cli.ids import complete
+
+        return complete(arguments[1:], os.environ)
     from ledgerctl.cli.app import run
 
     return run(arguments)

@@ -6,6 +6,7 @@ from typing import Any, Final
 import typer
 
 from ledgerctl.cli.app import app
+from ledgerctl.cli.completion_files import FILE_NAMES, completion_file
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ROOT_HELP: Final = ROOT / "ledgerctl" / "cli" / "root_help.py"
@@ -32,7 +33,10 @@ def root_help_module(text: str) -> str:
 
 def generated() -> dict[Path, str]:
     """Every generated file and what stands in it."""
-    return {ROOT_HELP: root_help_module(live_root_help())}
+    files = {
+        ROOT / "completions" / name: completion_file(shell) for shell, name in FILE_NAMES.items()
+    }
+    return {ROOT_HELP: root_help_module(live_root_help()), **files}
 
 
 if __name__ == "__main__":

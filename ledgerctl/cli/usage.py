@@ -61,7 +61,7 @@ def no_such_option(error: Any, path: str, words: Sequence[str]) -> UsageError:
             hint="options come after the command: `ledgerctl job list -o json`",
         )
     known = [text for one in error.ctx.command.params for text in one.opts] if error.ctx else []
-    near = list(error.possibilities or get_close_matches(name, known, n=2))
+    near = get_close_matches(name, known, n=1)
     return UsageError(
         f"`{path}` has no option {name}{did_you_mean(near)}", hint=f"`{path} --help` lists them"
     )

@@ -1,0 +1,102 @@
+"""The whole command line as a table: what completion files and tests are made from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import typer
+
+from ledgerctl.cli.command import COMMON_OPTIONS, REGISTERED
+from ledgerctl.cli.nouns import NOUNS
+from ledgerctl.cli.topics import TOPICS
+
+FLAG, TEXT, FILE = "", "-", "@file"
+
+# What stands for a value, by its metavar; the rest is free text.
+KINDS: Final[dict[str, str]] = {
+    "JOB": "@job",
+    "JOB|DIGEST": "@job",
+    "ACCOUNT": "@account",
+    "OPERATION_ID": "@operation",
+    "FILE": FILE,
+    "PLAN": FILE,
+    "FORMAT": "table,plain,json,jsonl,csv",
+    "WHEN": "auto,always,never",
+    "SHELL": "bash,zsh,fish",
+    "TOPIC": ",".join(TOPICS),
+}
+KINDS_HERE: Final[dict[tuple[str, str], str]] = {
+    ("dead", "--group"): "@group",  # a group of errors; elsewhere a consumer group
+    ("inbox", "--topic"): TEXT,
+    ("queue", "LIST"): "retry,dead-letter,processing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionEntry:
+    """One option: its spellings, its help, and the kind of its value (FLAG without one)."""
+
+    names: tuple[str, ...]
+    help: str
+    kind: str
+    common: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """One command: its words, its summary, its options and the kind of its arguments."""
+
+    path: str
+    summary: str
+    options: tuple[OptionEntry, ...]
+    words: str
+
+
+@cache
+def command_table() -> tuple[CommandEntry, ...]:
+    """Every command in the order of the help; imports every noun."""
+    return tuple(_entries())
+
+
+def _entries() -> Iterator[CommandEntry]:
+    from ledgerctl.cli.app import app
+
+    root: Any = typer.main.get_command(app)
+    for name in NOUNS:
+        try:
+            found = root.commands[name]
+        except ModuleNotFoundError:  # WIP: until every noun has landed
+            continue
+        for word, leaf in getattr(found, "commands", {"": found}).items():
+            path = f"{name} {word}".strip()
+            yield CommandEntry(path, summary(path), tuple(_options(name, leaf)), _words(name, leaf))
+
+
+def summary(path: str) -> str:
+    """The first sentence of a command's help, on one line."""
+    first = " ".join(REGISTERED[path].help.split("\n\n")[0].split())
+    return first.partition(". ")[0].partition(": ")[0].removesuffix(".")
+
+
+def _options(noun: str, leaf: Any) -> Iterator[OptionEntry]:
+    for one in leaf.params:
+        if one.param_type_name == "option":
+            kind = FLAG if one.is_flag else _kind(noun, one, one.opts[0])
+            yield OptionEntry(tuple(one.opts), one.help or "", kind, one.name in COMMON_OPTIONS)
+    yield OptionEntry(("--help", "-h"), "Show this message and exit.", FLAG, common=True)
+
+
+def _words(noun: str, leaf: Any) -> str:
+    arguments = [one for one in leaf.params if one.param_type_name == "argument"]
+    return _kind(noun, arguments[0], arguments[0].metavar or "") if arguments else FLAG
+
+
+def _kind(noun: str, parameter: Any, name: str) -> str:
+    here = KINDS_HERE.get((noun, name))
+    if here is not None:
+        return here
+    choices = getattr(parameter.type, "choices", None)
+    if choices:
+        return ",".join(str(getattr(one, "value", one)) for one in choices)
+    return KINDS.get((parameter.metavar or "").strip("[]. …"), TEXT)
