@@ -18,6 +18,18 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--from-file=@file --reason=- --confirm=- --expect=-' ;;
     'job reclaim') options='--from-file --dry-run --reason --yes --confirm --expect' plain='@job'
       values='--from-file=@file --reason=- --confirm=- --expect=-' ;;
+    'dead list') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit' plain='@job'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=-' ;;
+    'dead show') options='' plain='@job'
+      values='' ;;
+    'dead stats') options='--fail-over --fail-age' plain='-'
+      values='--fail-over=- --fail-age=-' ;;
+    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --attempts --keep-attempts --delay --spread --force --dry-run --reason --yes --confirm --expect' plain='@job'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --reason=- --confirm=- --expect=-' ;;
+    'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --dry-run --reason --yes --confirm --expect' plain='@job'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
+    'dead restore') options='--dry-run --reason --yes --confirm --expect' plain='@operation'
+      values='--reason=- --confirm=- --expect=-' ;;
     'queue stats') options='' plain='-'
       values='' ;;
     'queue list') options='--limit' plain='retry,dead-letter,processing'
@@ -86,6 +98,7 @@ _ledgerctl_commands() { # the commands of a noun
   case $1 in
     balance) echo 'show,replay,grant' ;;
     job) echo 'show,list,charge,refund,reclaim' ;;
+    dead) echo 'list,show,stats,requeue,release,restore' ;;
     queue) echo 'stats,list,push,work,recover' ;;
     inbox) echo 'audit,stuck,list,show,retry,settle,consume' ;;
     ledger) echo 'audit' ;;

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ledgerctl.secrets import Secret
 
 OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF})
+FORMATS = ("table", "plain", "json", "jsonl", "csv")
 FLAG_LETTERS = frozenset("qvyh")  # short options without a value
 
 
@@ -128,9 +129,9 @@ def wants_json(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     configuration file that cannot be read has no say.
     """
     given = {name: option_value(words, name) for name in ("--output", "--profile", "--config")}
-    chosen = given["--output"] or environment.get("LEDGERCTL_OUTPUT")
-    if chosen:
-        return chosen == "json"
+    for chosen in (given["--output"], environment.get("LEDGERCTL_OUTPUT")):
+        if chosen in FORMATS:
+            return chosen == "json"
     with suppress(SettingsError, UsageError):
         from ledgerctl.config import load
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 from zoneinfo import ZoneInfo
 
-from ledgerctl.cli.boundary import bug, drop, say
+from ledgerctl.cli.boundary import FORMATS, bug, drop, say
 from ledgerctl.cli.signals import Stop
 from ledgerctl.errors import (
     ConsentMissing,
@@ -363,9 +363,6 @@ class ClosedStream:
     def isatty(self) -> bool:
         """Never a terminal."""
         return False
-
-
-FORMATS = ("table", "plain", "json", "jsonl", "csv")
 
 
 def default_format() -> str:

