@@ -56,10 +56,16 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--group=- --topic=- --exec=- --timeout=- --claim-for=- --confirm=-' ;;
     'ledger audit') options='--account --job --since --code' plain='-'
       values='--account=@account --job=@job --since=- --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,mixed_id_types,missing_message,refunded_but_succeeded' ;;
+    'ledger repair') options='--job --code --grace --dry-run --reason --yes --confirm --expect' plain='-'
+      values='--job=@job --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,mixed_id_types,missing_message,refunded_but_succeeded --grace=- --reason=- --confirm=- --expect=-' ;;
+    'ledger correct') options='--dry-run --reason --yes --confirm --expect' plain='@job'
+      values='--reason=- --confirm=- --expect=-' ;;
     'doctor') options='' plain='-'
       values='' ;;
     'db init') options='--dry-run --reason --yes --confirm' plain='-'
       values='--reason=- --confirm=-' ;;
+    'db roles') options='--role' plain='-'
+      values='--role=-' ;;
     'log list') options='--limit' plain='-'
       values='--limit=-' ;;
     'log show') options='' plain='@operation'
@@ -101,8 +107,8 @@ _ledgerctl_commands() { # the commands of a noun
     dead) echo 'list,show,stats,requeue,release,restore' ;;
     queue) echo 'stats,list,push,work,recover' ;;
     inbox) echo 'audit,stuck,list,show,retry,settle,consume' ;;
-    ledger) echo 'audit' ;;
-    db) echo 'init' ;;
+    ledger) echo 'audit,repair,correct' ;;
+    db) echo 'init,roles' ;;
     log) echo 'list,show' ;;
     config) echo 'show,init,path' ;;
     sandbox) echo 'start,stop,status,env,reset' ;;
