@@ -1,5 +1,6 @@
 """Valid documents, as foreign writers write them; a test overrides only what it is about."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,3 +70,17 @@ def make_claim(**overrides: Any) -> Document:
         "completed_at": None,
         "last_error": None,
     } | overrides
+
+
+def make_entry(job_id: Any = "job-1", **overrides: Any) -> bytes:
+    """A queue entry of a job that failed twice and is due, as a Go worker spaces it."""
+    content = {
+        "job_id": job_id,
+        "account_id": "acct-1",
+        "cost": 40,
+        "attempts": 2,
+        "not_before": "2026-03-08T12:00:00Z",
+        "error": "boom",
+        "tags": [],
+    }
+    return json.dumps(content | overrides, separators=(",", ":")).encode()
