@@ -10,7 +10,7 @@ from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.inbox import Status, parse_lookup
 from ledgerctl.domain.times import parse_duration
-from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown, UsageError
+from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown, PartlyDone, UsageError
 from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
@@ -281,9 +281,16 @@ def settle_all(session: Session, group: str | None) -> Report:
         )
     done = 0
     with session.operation() as operation:
-        for settled in inbox.settle(session.stores, rows, stopping=lambda: session.stop.requested):
-            done += settled
-            operation.count("settled", settled)
+        try:
+            for settled in inbox.settle(
+                session.stores, rows, stopping=lambda: session.stop.requested
+            ):
+                done += settled
+                operation.count("settled", settled)
+        except LedgerctlError as error:
+            if not done:
+                raise
+            raise PartlyDone(f"{done} of {len(rows)} settled, then: {error.message}") from None
     if session.stop.requested:
         session.note(f"{done} of {len(rows)} settled; the same command goes on")
     return views.changed(

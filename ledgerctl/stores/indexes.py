@@ -41,7 +41,7 @@ INDEXES: tuple[Index, ...] = (
     Index("ledger", ("recorded_at",)),
     Index("jobs", ("account_id", "created_at")),
     Index("inbox", ("consumer_group", "message_key"), unique=True),
-    Index("inbox", ("consumer_group", "status")),  # a consumer's own unfinished rows
+    Index("inbox", ("consumer_group", "status", "completed_at")),  # what a group left unfinished
     Index("outbox", ("message_key",), unique=True),
     Index("outbox", ("created_at", "_id")),
 )

@@ -249,7 +249,7 @@ def fields_section(found: InboxAudit) -> Report:
         for name, side in (("inbox", found.inbox), ("outbox", found.outbox))
         for key, one in side.fields.items()
     ]
-    return Report(columns=FIELD_COLUMNS, records=records, head=["", "fields of keys"])
+    return Report(columns=FIELD_COLUMNS, records=records, head=["fields of keys"])
 
 
 def unclaimed_section(found: InboxAudit) -> Report:
@@ -257,4 +257,4 @@ def unclaimed_section(found: InboxAudit) -> Report:
     records: list[Record] = [
         {"consumer_group": group, "unclaimed": count} for group, count in found.unclaimed.items()
     ]
-    return Report(columns=UNCLAIMED_COLUMNS, records=records, head=["", "unclaimed messages"])
+    return Report(columns=UNCLAIMED_COLUMNS, records=records, head=["unclaimed messages"])

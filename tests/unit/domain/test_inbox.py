@@ -34,24 +34,22 @@ ENFORCED = ("consumer_group", "message_key")
 
 def standing(**overrides: Any) -> Standing:
     """A claim that lapsed a minute ago."""
-    return Standing(
-        **{
-            "row": "row-1",
-            "group": "mail",
-            "message": Id("m-1"),
-            "status": "claimed",
-            "attempts": 0,
-            "deliveries": 1,
-            "first_seen_at": NOW - 2 * MINUTE,
-            "last_seen_at": NOW - 2 * MINUTE,
-            "claimed_until": NOW - MINUTE,
-            "not_before": None,
-            "completed_at": None,
-            "last_error": None,
-            "now": NOW,
-        }
-        | overrides
-    )
+    fields: dict[str, Any] = {
+        "row": "row-1",
+        "group": "mail",
+        "message": Id("m-1"),
+        "status": "claimed",
+        "attempts": 0,
+        "deliveries": 1,
+        "first_seen_at": NOW - 2 * MINUTE,
+        "last_seen_at": NOW - 2 * MINUTE,
+        "claimed_until": NOW - MINUTE,
+        "not_before": None,
+        "completed_at": None,
+        "last_error": None,
+        "now": NOW,
+    }
+    return Standing(**fields | overrides)
 
 
 @pytest.mark.parametrize(
