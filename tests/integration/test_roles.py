@@ -1,7 +1,8 @@
 """The printed roles, given to real users: what each needs works, all else the servers refuse."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 from redis import Redis
+from typer.testing import CliRunner
 
+from ledgerctl.cli.app import app
 from ledgerctl.sandbox.launch import Server
-from tests.builders import make_job, make_row
-from tests.conftest import Run, Runner, _runner
+from tests.builders import NOON, make_job, make_row
+from tests.conftest import Run, Runner
 from tests.servers import ROOT, address_of
 
 Client = MongoClient[dict[str, Any]]
@@ -23,6 +26,15 @@ READING = (
     ("balance", "replay", "acct-1"),
     ("job", "show", "job-1"),
     ("job", "list"),
+    ("dead", "list"),
+    ("dead", "stats"),
+    ("dead", "show", "job-1"),
+    ("queue", "stats"),
+    ("queue", "list", "retry"),
+    ("inbox", "list"),
+    ("inbox", "audit"),
+    ("inbox", "stuck"),
+    ("ledger", "audit"),
     ("log", "list"),
 )
 LETTER = b'{"job_id":"job-1","attempts":5,"error":"GPU timed out"}'
@@ -37,7 +49,17 @@ class Town:
     root: Client
     redis: Redis
     environment: dict[str, str]
-    run_as_root: Runner
+
+    def run(self, *args: str, env: Mapping[str, str] | None = None) -> Run:
+        """A command line, inside this process, as root unless `env` says otherwise."""
+        result = CliRunner(env=env).invoke(app, args)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Run(args, result.exit_code, result.stdout_bytes, result.stderr_bytes)
+
+    def run_as(self, role: str, *args: str) -> Run:
+        """A command line as the user of a role."""
+        return self.run(*args, env=self.user(role))
 
     def user(self, role: str) -> dict[str, str]:
         """The environment that makes a run one of this role."""
@@ -61,29 +83,38 @@ class Town:
         return documents, lists
 
 
-@pytest.fixture(params=["guarded_mongod", "guarded_standalone"])
-def town(
-    request: pytest.FixtureRequest,
-    database: str,
-    bare_environment: dict[str, str],
-    redis_client: Redis,
-    redis_url: str,
-    tmp_path: Any,
-) -> Iterator[Town]:
-    server: Server = request.getfixturevalue(request.param)
-    environment = bare_environment | {
+@pytest.fixture
+def town(request: pytest.FixtureRequest, guarded_mongod: Server) -> Iterator[Town]:
+    yield from built(request, guarded_mongod)
+
+
+@pytest.fixture
+def standalone_town(request: pytest.FixtureRequest, guarded_standalone: Server) -> Iterator[Town]:
+    yield from built(request, guarded_standalone)
+
+
+def built(request: pytest.FixtureRequest, server: Server) -> Iterator[Town]:
+    """The database and the lists with their roles made; all of it goes again."""
+    database: str = request.getfixturevalue("database")
+    redis_client: Redis = request.getfixturevalue("redis_client")
+    environment = request.getfixturevalue("bare_environment") | {
         "LEDGERCTL_MONGO_URI": address_of(server, *ROOT),
-        "LEDGERCTL_REDIS_URL": redis_url,
+        "LEDGERCTL_REDIS_URL": request.getfixturevalue("redis_url"),
         "LEDGERCTL_DATABASE": database,
     }
-    run = _runner(environment, tmp_path)
-    assert run("db", "init").code == 0
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    for name in set(os.environ) - set(environment):
+        patch.delenv(name)
+    for name, value in environment.items():
+        patch.setenv(name, value)
     with MongoClient[dict[str, Any]](address_of(server, *ROOT), tz_aware=True) as root:
-        give_roles(run("db", "roles", "-o", "json").json(), root[database], redis_client)
-        root[database].jobs.insert_one(make_job())
-        root[database].ledger.insert_one(make_row())
+        town = Town(server, database, root, redis_client, environment)
+        assert town.run("db", "init").code == 0
+        give_roles(town.run("db", "roles", "-o", "json").json(), root[database], redis_client)
+        root[database].jobs.insert_many([make_job(), make_job("job-2")])
+        root[database].ledger.insert_many([make_row(), make_row("job-2")])
         redis_client.rpush("jobs:dead-letter", LETTER)
-        yield Town(server, database, root, redis_client, environment, run)
+        yield town
         for role in ROLES:
             redis_client.acl_deluser(f"ledgerctl-{role}")
         root[database].command("dropAllUsersFromDatabase")
@@ -105,19 +136,11 @@ def send(client: Any, *command: str) -> None:
     client.execute_command(*command)
 
 
-@pytest.fixture
-def run_as(town: Town) -> Any:
-    def run_as(role: str, *args: str) -> Run:
-        return town.run_as_root(*args, env=town.user(role))
-
-    return run_as
-
-
 @pytest.mark.parametrize("role", ROLES)
-def test_every_role_reads_everything(town: Town, run_as: Any, role: str) -> None:
+def test_every_role_reads_everything(town: Town, role: str) -> None:
     before = town.state()
     for command in READING:
-        done = run_as(role, *command, "-o", "json")
+        done = town.run_as(role, *command, "-o", "json")
         assert done.code in {0, 5}, done
     assert town.state() == before
 
@@ -142,11 +165,9 @@ def test_no_role_may_change_or_remove_a_ledger_row(town: Town, role: str) -> Non
     assert town.state() == before
 
 
-def test_support_may_change_nothing_and_is_told_which_right_is_missing(
-    town: Town, run_as: Any
-) -> None:
+def test_support_may_change_nothing_and_is_told_which_right_is_missing(town: Town) -> None:
     before = town.state()
-    done = run_as("support", "job", "refund", "job-1", "-o", "json")
+    done = town.run_as("support", "job", "refund", "job-1", "-o", "json")
     assert done.code == 6, done
     error = json.loads(done.err)["error"]
     assert error["code"] == "not_permitted"
@@ -156,22 +177,107 @@ def test_support_may_change_nothing_and_is_told_which_right_is_missing(
     assert town.state() == before
 
 
-def test_on_call_refunds_a_job_and_takes_it_back(town: Town, run_as: Any) -> None:
-    refund = run_as("on-call", "job", "refund", "job-1", "-o", "json")
+@pytest.mark.parametrize("kind", ["town", "standalone_town"])
+def test_on_call_refunds_a_job_and_takes_it_back(request: pytest.FixtureRequest, kind: str) -> None:
+    town: Town = request.getfixturevalue(kind)
+    refund = town.run_as("on-call", "job", "refund", "job-1", "-o", "json")
     assert (refund.code, refund.json()["applied"]) == (0, 1), refund
-    reclaim = run_as("on-call", "job", "reclaim", "job-1", "-o", "json")
+    reclaim = town.run_as("on-call", "job", "reclaim", "job-1", "-o", "json")
     assert (reclaim.code, reclaim.json()["applied"]) == (0, 1), reclaim
-    rows = town.root[town.database].ledger.find().sort("recorded_at")
+    rows = town.root[town.database].ledger.find({"job_id": "job-1"}).sort("recorded_at")
     assert [row["type"] for row in rows] == ["charge", "refund", "reclaim"]
 
 
-def test_a_flag_is_not_set_by_a_user_who_may_not_append_the_row(town: Town) -> None:
+def test_on_call_does_all_that_a_night_asks_for(town: Town) -> None:
+    data = town.root[town.database]
+    data.jobs.insert_one(make_job("job-3", is_refunded=True, refunded_at=NOON))
+    data.ledger.insert_one(make_row("job-3"))
+    data.inbox.insert_one(
+        {"consumer_group": "billing", "message_key": "m-1", "status": "dead", "attempts": 5}
+    )
+    requeue = town.run_as("on-call", "dead", "requeue", "--all", "--yes", "-o", "json")
+    assert (requeue.code, requeue.json()["moved"]) == (0, 1), requeue
+    for command in (
+        ("dead", "restore", requeue.json()["operation_id"], "--yes"),
+        ("dead", "release", "--error", "timed out", "--reason", "gone", "--yes"),
+        ("queue", "push", "job-1", "--error", "GPU timed out"),
+        ("queue", "recover", "--yes"),
+        ("ledger", "repair", "--yes"),
+        ("ledger", "correct", "job-1", "--reason", "ticket 1", "--yes"),
+        ("inbox", "retry", "m-1", "--group", "billing", "--yes"),
+        ("inbox", "settle", "--yes"),
+    ):
+        done = town.run_as("on-call", *command)
+        assert done.code == 0, done
+    assert data.ledger.find_one({"_id": "job-3:refund"}) is not None
+    assert town.redis.llen("jobs:retry") == 1
+
+
+def test_cron_consumes_the_inbox_and_rebuilds_summaries(town: Town) -> None:
+    for command in (
+        ("inbox", "consume", "--group", "usage-daily", "--until-empty"),
+        ("dead", "stats", "--fail-over", "100"),
+    ):
+        done = town.run_as("cron", *command)
+        assert done.code == 0, done
+
+
+@pytest.mark.parametrize("role", ["support", "cron"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dead", "requeue", "--all", "--yes"),
+        ("dead", "release", "--all", "--reason", "gone", "--yes"),
+        ("job", "refund", "job-1"),
+        ("ledger", "repair", "--yes"),
+        ("balance", "grant", "acct-1", "5", "--key", "k-1"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_a_roles_to_do_ends_with_6_before_anything_moved(
+    town: Town, role: str, command: tuple[str, ...]
+) -> None:
+    before = town.state()
+    done = town.run_as(role, *command)
+    assert done.code == 6, done
+    assert "the right to" in done.err or "no permissions to run" in done.err
+    assert town.state() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dead", "requeue", "--all", "--yes"),
+        ("dead", "requeue", "--error", "timed out", "--yes"),
+        ("dead", "release", "--all", "--reason", "gone", "--yes"),
+        ("queue", "push", "job-2", "--error", "GPU timed out"),
+    ],
+    ids=" ".join,
+)
+def test_a_list_that_may_not_be_changed_ends_with_6_before_anything_is_archived(
+    town: Town, command: tuple[str, ...]
+) -> None:
+    mixed = town.user("on-call") | {
+        "LEDGERCTL_REDIS_URL": town.user("support")["LEDGERCTL_REDIS_URL"]
+    }
+    lists = town.state()[1]
+    done = town.run(*command, env=mixed)
+    assert (done.code, "no permissions" in done.err) == (6, True), done
+    assert town.state()[1] == lists
+    assert town.root[town.database].dead_archive.count_documents({}) == 0
+
+
+@pytest.mark.parametrize("kind", ["town", "standalone_town"])
+def test_a_flag_is_not_set_by_a_user_who_may_not_append_the_row(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    town: Town = request.getfixturevalue(kind)
     data = town.root[town.database]
     data.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[
         {"resource": {"db": town.database, "collection": "ledger"}, "actions": ["insert"]}
     ])  # fmt: skip
     before = town.state()
-    done = town.run_as_root("job", "refund", "job-1", env=town.user("on-call"))
+    done = town.run("job", "refund", "job-1", env=town.user("on-call"))
     assert done.code == 6
     assert f"insert on {town.database}.ledger" in done.err
     assert town.state() == before
@@ -195,17 +301,19 @@ def test_only_on_call_may_change_a_list(town: Town, role: str) -> None:
     assert town.redis.lrange("jobs:dead-letter", 0, -1) == [LETTER]
 
 
-def test_the_doctor_tells_the_roles_apart(town: Town, run_as: Any) -> None:
+def test_the_doctor_tells_the_roles_apart(town: Town) -> None:
     found = {}
     for role in ROLES:
-        checks = {one["id"]: one for one in run_as(role, "doctor", "-o", "json").json()["checks"]}
+        checks = {
+            one["id"]: one for one in town.run_as(role, "doctor", "-o", "json").json()["checks"]
+        }
         found[role] = checks["ledger.append_only"]
         assert {one["status"] for one in checks.values()} <= {"ok", "warn", "unknown"}, checks
         assert checks["redis.eviction"]["status"] == "unknown"  # INFO is not theirs to ask for
     assert {one["status"] for one in found.values()} == {"ok"}
     assert "only read" in found["support"]["detail"]
     assert "append" in found["on-call"]["detail"]
-    root = town.run_as_root("doctor", "-o", "json").json()["checks"]
+    root = town.run("doctor", "-o", "json").json()["checks"]
     mine = next(one for one in root if one["id"] == "ledger.append_only")
     assert (mine["status"], "update and remove" in mine["detail"]) == ("warn", True)
 
