@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ledgerctl.cli.command import Effect, command, noun
-from ledgerctl.cli.options import Account, At, From, To, moment, window
+from ledgerctl.cli.options import Account, At, From, Limit, To, moment, window
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.numbers import parse_whole
 from ledgerctl.errors import UsageError
@@ -58,13 +58,30 @@ def replay(session: Session, account: Account, since: From = None, until: To = N
     from ledgerctl.render.views import balance as views
 
     lower, upper = window(session, since, until)
-    found = look(session.stores, account, since=lower, before=upper)
-    return views.replay(
-        found.account_id,
-        found.opening_balance,
-        found.rows,
-        undated_left_out=found.undated_left_out,
-    )
+    return views.replay(look(session.stores, account, since=lower, before=upper))
+
+
+@command(app, "list")
+def balances(
+    session: Session,
+    at: At = None,
+    below: Annotated[
+        str | None,
+        typer.Option("--below", help="Only balances below N.", metavar="N", show_default=False),
+    ] = None,
+    limit: Limit = 0,
+) -> Report:
+    """List the balance of every account, exactly, by account.
+
+    Examples: ledgerctl balance list
+              ledgerctl balance list --below 0 --at 2026-03-31 -o csv
+    """
+    from ledgerctl.operations.balances import balances as look
+    from ledgerctl.render.views import balance as views
+
+    bound = None if below is None else parse_whole(below, name="--below")
+    found = look(session.stores, at=moment(session, at), below=bound)
+    return views.balances(found, limit)
 
 
 @command(app, "grant", effect=Effect.CHANGE)

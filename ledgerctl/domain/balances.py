@@ -1,12 +1,12 @@
 """Balances: sums of rows, exact, with every row that could not be summed named."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
+from typing import NamedTuple
 
 from ledgerctl.domain.amounts import Unusable
-from ledgerctl.domain.rows import Row, rank
+from ledgerctl.domain.rows import Entry, rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,22 @@ class UnusableRow:
     why: str
 
 
+class TypeSum(NamedTuple):
+    """The rows of one type: how many, and their sum; None where it is not known exactly."""
+
+    type: str
+    rows: int
+    total: int | None
+
+
+class AccountSum(NamedTuple):
+    """Some rows of one account (None: of none), as TypeSum."""
+
+    account_id: str | None
+    rows: int
+    total: int | None
+
+
 @dataclass(slots=True)
 class Tally:
     """The running totals of an account's rows; amounts in whole credits, exact at any size."""
@@ -26,7 +42,6 @@ class Tally:
     by_type: dict[str, int] = field(default_factory=dict)
     first_row_at: datetime | None = None
     last_row_at: datetime | None = None
-    undated: int = 0
     unusable: list[UnusableRow] = field(default_factory=list)
 
     @property
@@ -34,25 +49,33 @@ class Tally:
         """The sum of every row that can be summed."""
         return sum(self.by_type.values())
 
-    def add(self, row: Row) -> None:
+    def add(self, entry: Entry) -> None:
         """Count one row in."""
         self.rows += 1
-        self.by_type.setdefault(row.type, 0)
-        if isinstance(row.amount, Unusable):
-            self.unusable.append(UnusableRow(row.id.text, row.amount.shown, row.amount.why))
+        self.by_type.setdefault(entry.type, 0)
+        if isinstance(entry.amount, Unusable):
+            self.unusable.append(unusable(entry.row_id, entry.amount))
         else:
-            self.by_type[row.type] += row.amount
-        self.seen(row.created_at)
+            self.by_type[entry.type] += entry.amount
+        if entry.created_at is not None:
+            self.seen(entry.created_at)
 
-    def seen(self, moment: datetime | None) -> None:
+    def add_sum(self, part: TypeSum) -> None:
+        """Count the exact sum of several rows of one type in."""
+        self.rows += part.rows
+        self.by_type[part.type] = self.by_type.get(part.type, 0) + (part.total or 0)
+
+    def seen(self, moment: datetime) -> None:
         """Take a row's time into the first and last."""
-        if moment is None:
-            self.undated += 1
-            return
         if self.first_row_at is None or moment < self.first_row_at:
             self.first_row_at = moment
         if self.last_row_at is None or moment > self.last_row_at:
             self.last_row_at = moment
+
+
+def unusable(row_id: str, amount: Unusable) -> UnusableRow:
+    """A row that no sum contains."""
+    return UnusableRow(row_id, amount.shown, amount.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +86,55 @@ class Balance:
     as_of: datetime
     jobs: int
     tally: Tally
+    undated_rows: int = 0  # without a usable date, and counted
     future_rows: int = 0  # dated after as_of, and counted
 
 
-def in_replay_order(rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows that come by time, put right inside each instant: by type, then by id, none twice.
+@dataclass(slots=True)
+class AccountBalance:
+    """One line of the list of balances; None is the account of rows that belong to none."""
 
-    Holds the rows of one instant at a time. Source: contract, section 3, balance replay.
+    account_id: str | None
+    balance: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Balances:
+    """Every account's balance, by account; `unusable` rows are in none of them."""
+
+    accounts: Sequence[AccountBalance]
+    unusable: Sequence[tuple[str | None, UnusableRow]] = ()
+    has_future_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """An account's rows in order, each with the balance after it; read once."""
+
+    account_id: str
+    opening_balance: int
+    rows: Iterator[tuple[Entry, int]]
+    undated_left_out: int = 0
+    unusable_before: tuple[UnusableRow, ...] = ()  # rows that the opening balance leaves out
+
+
+def in_replay_order(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Rows that come by time and id, put right inside each instant: by type, then by id.
+
+    Holds the rows of one instant at a time; undated rows pass as they come. Source: contract,
+    section 3, balance replay.
     """
-    for _, together in groupby(rows, key=lambda row: row.created_at):
-        tied = sorted(together, key=lambda row: (rank(row.type), row.id.text))
-        previous = None
-        for row in tied:
-            if row.id != previous:
-                yield row
-            previous = row.id
+    tied: list[Entry] = []
+    for entry in entries:
+        moment = entry.created_at
+        if tied and (moment is None or moment != tied[0].created_at):
+            yield from ranked(tied)
+            tied.clear()
+        tied.append(entry)
+    yield from ranked(tied)
+
+
+def ranked(tied: list[Entry]) -> list[Entry]:
+    """The rows of one instant by type; the order among equals stays, which is by id."""
+    return tied if len(tied) == 1 else sorted(tied, key=lambda entry: rank(entry.type))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from ledgerctl.domain.amounts import Amount
 from ledgerctl.domain.ids import Id
@@ -41,6 +42,17 @@ class Row:
     created_at: datetime | None  # None: absent, or not a date
     recorded_at: datetime | None = None
     operation_id: str | None = None
+    reason: str | None = None
+
+
+class Entry(NamedTuple):
+    """What a replay needs of a row. A tuple: an account may have a million of them."""
+
+    row_id: str
+    created_at: datetime | None  # None: absent, not a date, or of a year that Python has not
+    job_id: str | None
+    type: str
+    amount: Amount
     reason: str | None = None
 
 
@@ -96,10 +108,11 @@ def same_row(row: Row, new: NewRow) -> bool:
     )
 
 
-def running(rows: Iterable[Row], opening: int) -> Iterator[tuple[Row, int]]:
+def running(entries: Iterable[Entry], opening: int) -> Iterator[tuple[Entry, int]]:
     """Each row with the balance after it; a row that cannot be summed leaves the balance alone."""
     balance = opening
-    for row in rows:
-        if isinstance(row.amount, int):
-            balance += row.amount
-        yield row, balance
+    for entry in entries:
+        amount = entry.amount
+        if isinstance(amount, int):
+            balance += amount
+        yield entry, balance

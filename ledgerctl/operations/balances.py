@@ -1,16 +1,23 @@
 """Reading balances: the sum as of a moment, and the rows behind it with a running balance."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
-from ledgerctl.domain.balances import Balance, Tally, in_replay_order
-from ledgerctl.domain.rows import Row, running
+from ledgerctl.domain.balances import (
+    AccountBalance,
+    AccountSum,
+    Balance,
+    Balances,
+    Replay,
+    Tally,
+    UnusableRow,
+    in_replay_order,
+)
+from ledgerctl.domain.rows import Entry, running
 from ledgerctl.errors import NotFound
 from ledgerctl.stores.connections import Document, Stores
 from ledgerctl.stores.ledger import window_filter
-
-INSTANT = timedelta(milliseconds=1)
 
 
 def show(
@@ -19,17 +26,24 @@ def show(
     """The exact balance of an account: the sum of its rows, with or without their account named.
 
     `at` goes by created_at and includes; `known_at` counts only rows recorded by then. Without
-    `at` every row counts. Raises NotFound for an account without a row and without a job.
+    `at` every row counts, undated ones and those dated in the future included, and they are said.
+    Raises NotFound for an account without a row and without a job.
     """
     now = stores.mongo.now()
-    tally = tally_of(stores, account, window_filter(at=at, known_at=known_at))
-    jobs = stores.jobs.count_of_account(account, until=at)
+    window = window_filter(at=at, known_at=known_at)
+    # Jobs and rows are in two collections: both are counted at once.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        counting = beside.submit(stores.jobs.count_of_account, account, until=at)
+        tally = tally_of(stores, account, window)
+        jobs = counting.result()
     if not tally.rows and not jobs:
         require_account(stores, account)
-    future = 0
-    if at is None and tally.last_row_at is not None and tally.last_row_at > now:
-        future = stores.ledger.count(account, window_filter(since=now + INSTANT))
-    return Balance(account, at or now, jobs, tally, future)
+    undated, future = 0, 0
+    if at is None:
+        undated = stores.account_rows.undated(account, window)
+        if tally.last_row_at is not None and tally.last_row_at > now:
+            future = stores.account_rows.count(account, {**window, "created_at": {"$gt": now}})
+    return Balance(account, at or now, jobs, tally, undated, future)
 
 
 def require_account(stores: Stores, account: str) -> None:
@@ -43,44 +57,80 @@ def require_account(stores: Stores, account: str) -> None:
 
 def tally_of(stores: Stores, account: str, window: Document) -> Tally:
     """The totals of an account's rows inside a window, summed by the server where that is exact."""
-    sums = stores.ledger.sums_by_type(account, window)
+    rows = stores.account_rows
     tally = Tally()
-    if all(is_exact(one) for one in sums):
+    sums = rows.sums(account, window)
+    if all(one.total is not None for one in sums):
         for one in sums:
-            add_sum(tally, one)
+            tally.add_sum(one)
+        for moment in rows.span(account, window):
+            if moment is not None:
+                tally.seen(moment)
     else:
-        for row in stores.ledger.account_rows(account, window):
-            tally.add(row)
-    if stores.ledger.has_rows_without_account():
-        for row in stores.ledger.rows_by_job(account, window):
-            tally.add(row)
+        add_all(tally, rows.named_entries(account, window))
+    add_all(tally, rows.joined_entries(account, window))
     return tally
 
 
-def is_exact(sums: Document) -> bool:
-    """Whether the server's sum is whole and complete: a double or a decimal in it is not."""
-    return isinstance(sums["sum"], int) and sums["summed"] == sums["rows"]
+def add_all(tally: Tally, entries: Iterable[Entry]) -> None:
+    """Count every row in."""
+    for entry in entries:
+        tally.add(entry)
 
 
-def add_sum(tally: Tally, sums: Document) -> None:
-    """Count the server's sum of one row type in."""
-    name = str(sums["_id"]) if sums["_id"] is not None else ""
-    tally.rows += sums["rows"]
-    tally.by_type[name] = tally.by_type.get(name, 0) + int(sums["sum"])
-    tally.undated += sums["rows"] - sums["dated"]
-    for moment in (sums["first"], sums["last"]):
-        if isinstance(moment, datetime):
-            tally.seen(moment)
+# every account
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """An account's rows in order, each with the balance after it; read once."""
+def balances(stores: Stores, *, at: datetime | None = None, below: int | None = None) -> Balances:
+    """The exact balance of every account that has rows, by account; `below` keeps smaller ones.
 
-    account_id: str
-    opening_balance: int
-    rows: Iterator[tuple[Row, int]]
-    undated_left_out: int = 0
+    Summed by the server; an account whose sum it cannot give exactly is summed here, row by row.
+    Rows whose job is unknown stand last, under no account.
+    """
+    window = window_filter(at=at)
+    totals: dict[str | None, AccountBalance] = {}
+    inexact: dict[str | None, None] = {}
+    for part in parts(stores, window):
+        total = totals.setdefault(part.account_id, AccountBalance(part.account_id))
+        total.rows += part.rows
+        total.balance += part.total or 0
+        if part.total is None:
+            inexact[part.account_id] = None
+    left_out = [
+        (account, row)
+        for account in sorted(inexact, key=account_order)
+        for row in sum_again(stores, totals[account], window)
+    ]
+    shown = [one for one in totals.values() if below is None or one.balance < below]
+    shown.sort(key=lambda one: account_order(one.account_id))
+    future = at is None and stores.account_rows.any_after(stores.mongo.now())
+    return Balances(shown, left_out, future)
+
+
+def parts(stores: Stores, window: Document) -> Iterator[AccountSum]:
+    """The sums of the rows that name an account, then of those whose job does."""
+    yield from stores.account_rows.sums_of_all(window)
+    if stores.account_rows.any_without_account():
+        yield from stores.account_rows.joined_sums(window)
+
+
+def sum_again(stores: Stores, total: AccountBalance, window: Document) -> list[UnusableRow]:
+    """Put an account's exact sum into its line; return the rows that no sum can contain."""
+    if total.account_id is not None:
+        tally = tally_of(stores, total.account_id, window)
+    else:
+        tally = Tally()
+        add_all(tally, stores.account_rows.unowned_entries(window))
+    total.balance, total.rows = tally.balance, tally.rows
+    return tally.unusable
+
+
+def account_order(account: str | None) -> tuple[bool, str]:
+    """By the account's text; none at all comes last."""
+    return account is None, account or ""
+
+
+# one account's rows
 
 
 def replay(
@@ -88,13 +138,15 @@ def replay(
 ) -> Replay:
     """The rows of an account in their order, streamed: memory does not grow with them.
 
-    `since` is inclusive, `before` exclusive. Rows without a date stand first, and only where no
-    end is given; they are counted otherwise. Raises NotFound as `show` does.
+    `since` is inclusive, `before` exclusive. Rows without a date stand first where no end is given,
+    so that the closing balance is the account's; else they are outside, and counted. Raises
+    NotFound as `show` does.
     """
     require_account(stores, account)
-    opening = 0
+    opening = Tally()
     if since is not None:
-        opening = tally_of(stores, account, window_filter(before=since)).balance
-    rows = stores.ledger.replay(account, since=since, before=before, undated=before is None)
-    left_out = 0 if before is None else stores.ledger.count_undated(account)
-    return Replay(account, opening, running(in_replay_order(rows), opening), left_out)
+        opening = tally_of(stores, account, window_filter(before=since))
+    entries = stores.account_rows.entries(account, since=since, before=before)
+    left_out = 0 if before is None else stores.account_rows.undated(account)
+    rows = running(in_replay_order(entries), opening.balance)
+    return Replay(account, opening.balance, rows, left_out, tuple(opening.unusable))

@@ -35,6 +35,7 @@ from ledgerctl.errors import (
 from ledgerctl.secrets import display, redact
 
 if TYPE_CHECKING:
+    from ledgerctl.stores.account_rows import AccountRows
     from ledgerctl.stores.archive import Archive
     from ledgerctl.stores.dead_letters import DeadLetters
     from ledgerctl.stores.deployment import Deployment
@@ -350,6 +351,13 @@ class Stores:
         from ledgerctl.stores.ledger import Ledger
 
         return Ledger(self.mongo)
+
+    @cached_property
+    def account_rows(self) -> "AccountRows":
+        """The ledger's rows by account."""
+        from ledgerctl.stores.account_rows import AccountRows
+
+        return AccountRows(self.mongo)
 
     @cached_property
     def outbox(self) -> "Outbox":

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from heapq import merge
 from typing import Any
 
 from bson import ObjectId
@@ -108,13 +107,6 @@ class Ledger:
         with self._mongo.reading("read the ledger"):
             return self._rows.find_one({"account_id": None}, {"_id": 1}) is not None
 
-    def account_rows(self, account: str, window: Mapping[str, Any]) -> Iterator[Row]:
-        """The rows that name this account, by time and id; `window` is a further filter."""
-        query = {"account_id": {"$in": candidates(account)}, **window}
-        with self._mongo.reading("read the account's rows"):
-            for document in self._rows.find(query).sort([("created_at", 1), ("_id", 1)]):
-                yield to_row(document)
-
     def by_job(self, *, account: str | None = None, since: datetime | None = None) -> Iterator[Row]:
         """The rows that name an account, or were dated or written since a time, in order of jobs.
 
@@ -131,106 +123,6 @@ class Ledger:
             found = self._rows.find(query, batch_size=1000, allow_disk_use=True)
             for document in found.sort("job_id", 1):
                 yield to_row(document)
-
-    def rows_by_job(self, account: str, window: Mapping[str, Any]) -> Iterator[Row]:
-        """The rows that name no account and belong to a job of this one, by time and id."""
-        pipeline: list[Document] = [
-            {"$match": {"account_id": {"$in": candidates(account)}}},
-            {"$project": {"_id": 0, "keys": SPELLINGS_OF_ID}},
-            {
-                "$lookup": {
-                    "from": self._rows.name,
-                    "localField": "keys",
-                    "foreignField": "job_id",
-                    "pipeline": [{"$match": {"account_id": None, **window}}],
-                    "as": "row",
-                }
-            },
-            {"$unwind": "$row"},
-            {"$replaceRoot": {"newRoot": "$row"}},
-            {"$sort": {"created_at": 1, "_id": 1}},
-        ]
-        with self._mongo.reading("read the rows of the account's jobs"):
-            for document in self._jobs.aggregate(pipeline, allowDiskUse=True):
-                yield to_row(document)
-
-    def replay(
-        self, account: str, *, since: datetime | None, before: datetime | None, undated: bool
-    ) -> Iterator[Row]:
-        """Every row of an account by time, undated ones first if asked for; streamed."""
-        if undated:
-            yield from self._both(account, {"created_at": NOT_A_DATE})
-        dated = window_filter(since=since, before=before) or {"created_at": {"$type": "date"}}
-        yield from self._both(account, dated)
-
-    def _both(self, account: str, window: Document) -> Iterator[Row]:
-        rows = self.account_rows(account, window)
-        if not self.has_rows_without_account():
-            return rows
-        return merge(rows, self.rows_by_job(account, window), key=instant)
-
-    def count(self, account: str, window: Mapping[str, Any]) -> int:
-        """How many rows of an account lie in a window."""
-        query = {"account_id": {"$in": candidates(account)}, **window}
-        with self._mongo.reading("count the account's rows"):
-            found = self._rows.count_documents(query)
-        if self.has_rows_without_account():
-            found += sum(1 for _ in self.rows_by_job(account, window))
-        return found
-
-    def count_undated(self, account: str) -> int:
-        """How many rows of an account have no usable date."""
-        return self.count(account, {"created_at": NOT_A_DATE})
-
-    def sums_by_type(self, account: str, window: Mapping[str, Any]) -> list[Document]:
-        """Per row type of an account: sum, rows, summed rows, first and last time.
-
-        `sum` is exact when it is an int and `summed` equals `rows`: MongoDB turns a sum that
-        leaves int64, or that meets a double, into another type, which the caller must check.
-        """
-        pipeline = [
-            {"$match": {"account_id": {"$in": candidates(account)}, **window}},
-            {"$group": {"_id": "$type", **SUMS, **TIMES}},
-        ]
-        with self._mongo.reading("sum the account's rows"):
-            return list(self._rows.aggregate(pipeline, allowDiskUse=True))
-
-
-NOT_A_DATE: Document = {"$not": {"$type": "date"}}
-
-
-def spelling(kind: str) -> Document:
-    """A job's id in another type, where that spells the same text; null elsewhere."""
-    other = {"$convert": {"input": "$_id", "to": kind, "onError": None, "onNull": None}}
-    same = {"$eq": [{"$toString": other}, {"$toString": "$_id"}]}
-    return {"$cond": [same, other, None]}
-
-
-# Null is taken out: it would match every row that names no job.
-SPELLINGS_OF_ID: Document = {
-    "$setDifference": [
-        ["$_id", spelling("string"), spelling("objectId"), spelling("long")],
-        [None],
-    ]
-}
-
-SUMS: Document = {
-    "sum": {"$sum": "$amount"},
-    "rows": {"$sum": 1},
-    "summed": {"$sum": {"$cond": [{"$isNumber": "$amount"}, 1, 0]}},
-}
-TIMES: Document = {
-    "first": {
-        "$min": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}
-    },
-    "last": {"$max": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}},
-    "dated": {"$sum": {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, 1, 0]}},
-}
-
-
-def instant(row: Row) -> tuple[bool, float]:
-    """Sort key of a row's time alone; undated rows first."""
-    return (row.created_at is not None, row.created_at.timestamp() if row.created_at else 0.0)
 
 
 def guards_steps(index: Mapping[str, Any]) -> bool:

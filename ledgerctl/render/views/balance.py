@@ -1,13 +1,22 @@
 """Balances and replays, as reports."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
+from dataclasses import replace
 from typing import Any
 
-from ledgerctl.domain.balances import Balance
-from ledgerctl.domain.ids import text_of
-from ledgerctl.domain.rows import Row
+from ledgerctl.domain.amounts import Amount, Unusable
+from ledgerctl.domain.balances import (
+    AccountBalance,
+    Balance,
+    Balances,
+    Replay,
+    UnusableRow,
+    unusable,
+)
+from ledgerctl.domain.rows import Entry
+from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
 from ledgerctl.render.views.job import amount_value
 
 SHOW_COLUMNS = (
@@ -27,15 +36,19 @@ REPLAY_COLUMNS = (
     Column("amount", kind=Kind.AMOUNT),
     Column("balance", kind=Kind.AMOUNT),
 )
+LIST_COLUMNS = (
+    Column("account_id", kind=Kind.ID),
+    Column("balance", kind=Kind.AMOUNT),
+    Column("rows", kind=Kind.COUNT),
+)
 UNUSABLE_COLUMNS = (Column("row_id", kind=Kind.ID), Column("amount"), Column("why"))
+UNUSABLE_OF_ALL_COLUMNS = (Column("account_id", kind=Kind.ID), *UNUSABLE_COLUMNS)
 
 
 def balance(found: Balance) -> Report:
     """One account's balance; rows that cannot be summed are listed and make exit 5."""
     tally = found.tally
-    unusable = [
-        {"row_id": row.row_id, "amount": row.amount, "why": row.why} for row in tally.unusable
-    ]
+    unusable = [unusable_record(row) for row in tally.unusable]
     document: dict[str, Any] = {
         "account_id": found.account_id,
         "balance": tally.balance,
@@ -46,81 +59,145 @@ def balance(found: Balance) -> Report:
         "first_row_at": tally.first_row_at,
         "last_row_at": tally.last_row_at,
         "unusable_rows": unusable,
-        "undated_rows": tally.undated,
+        "undated_rows": found.undated_rows,
         "future_rows": found.future_rows,
     }
-    notes = []
-    if unusable:
-        notes.append(f"{len(unusable)} rows cannot be summed and are left out of the balance")
-    if tally.undated:
-        notes.append(f"{tally.undated} rows have no usable date; they count")
-    if found.future_rows:
-        notes.append(f"{found.future_rows} rows are dated after {found.as_of:%FT%TZ}; they count")
-    sections = [Report(UNUSABLE_COLUMNS, unusable, head=("Not summed:",))] if unusable else []
     return record(
         document,
         columns=SHOW_COLUMNS,
-        notes=notes,
-        exit_code=int(ExitCode.FOUND if unusable else ExitCode.DONE),
-        sections=sections,
+        notes=balance_notes(found),
+        exit_code=found_code(unusable),
+        sections=[Report(UNUSABLE_COLUMNS, unusable, head=("Not summed:",))] if unusable else [],
     )
+
+
+def balance_notes(found: Balance) -> list[str]:
+    """What is odd about the rows behind a balance."""
+    notes = []
+    if found.tally.unusable:
+        notes.append(f"{rows(len(found.tally.unusable))} cannot be summed: left out of the balance")
+    if found.undated_rows:
+        notes.append(f"{rows(found.undated_rows)} without a usable date: counted")
+    if found.future_rows:
+        notes.append(
+            f"{rows(found.future_rows)} dated after {format_time(found.as_of)}: counted;"
+            " --at now leaves them out"
+        )
+    return notes
+
+
+def rows(count: int) -> str:
+    """A number of rows in words."""
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def found_code(unusable: Sized) -> int:
+    """Exit 5 when a row cannot be summed. Source: contract, section 3, balance show."""
+    return int(ExitCode.FOUND if unusable else ExitCode.DONE)
+
+
+def unusable_record(row: UnusableRow) -> Record:
+    """A row that no sum contains."""
+    return {"row_id": row.row_id, "amount": row.amount, "why": row.why}
+
+
+def balances(found: Balances, limit: int) -> Report:
+    """Every account's balance; `limit` 0 shows all."""
+    shown = found.accounts[:limit] if limit else found.accounts
+    report = listing(
+        [balance_record(one) for one in shown],
+        columns=LIST_COLUMNS,
+        total=len(found.accounts),
+        notes=list_notes(found),
+        exit_code=found_code(found.unusable),
+        empty="No account.",
+    )
+    left_out = [{"account_id": one, **unusable_record(row)} for one, row in found.unusable]
+    section = Report(UNUSABLE_OF_ALL_COLUMNS, left_out, head=("Not summed:",))
+    return replace(
+        report,
+        document={**(report.document or {}), "unusable_rows": left_out},
+        sections=[section] if left_out else [],
+    )
+
+
+def balance_record(one: AccountBalance) -> Record:
+    """One line of the list."""
+    return {"account_id": one.account_id, "balance": one.balance, "rows": one.rows}
+
+
+def list_notes(found: Balances) -> list[str]:
+    """What is odd about the rows behind the balances."""
+    notes = []
+    if found.unusable:
+        notes.append(f"{rows(len(found.unusable))} cannot be summed: left out of the balances")
+    if found.has_future_rows:
+        notes.append("some rows are dated in the future: counted; --at now leaves them out")
+    if any(one.account_id is None for one in found.accounts):
+        notes.append("the line without account holds rows whose job is unknown or has no account")
+    return notes
 
 
 class ReplayRecords:
     """The records of a replay, and what is known only once the last one has passed."""
 
-    def __init__(self, rows: Iterator[tuple[Row, int]], opening: int) -> None:
-        self._rows = rows
+    def __init__(self, entries: Iterator[tuple[Entry, int]], opening: int) -> None:
+        self._entries = entries
         self.closing = opening
         self.unusable: list[Record] = []
 
     def __iter__(self) -> Iterator[Record]:
-        for row, running in self._rows:
+        running = self.closing
+        try:
+            for (row_id, created_at, job_id, row_type, amount, _), running in self._entries:
+                yield {
+                    "row_id": row_id,
+                    "created_at": created_at,
+                    "job_id": job_id,
+                    "type": row_type,
+                    "amount": amount if type(amount) is int else self._left_out(row_id, amount),
+                    "balance": running,
+                }
+        finally:
             self.closing = running
-            if not isinstance(row.amount, int):
-                self.unusable.append(
-                    {"row_id": row.id.text, "amount": row.amount.shown, "why": row.amount.why}
-                )
-            yield {
-                "row_id": row.id.text,
-                "created_at": row.created_at,
-                "job_id": text_of(row.job),
-                "type": row.type,
-                "amount": amount_value(row.amount),
-                "balance": running,
-            }
+
+    def _left_out(self, row_id: str, amount: Amount) -> int | str | None:
+        if isinstance(amount, Unusable):
+            self.unusable.append(unusable_record(unusable(row_id, amount)))
+        return amount_value(amount)
 
 
-def replay(
-    account_id: str, opening: int, rows: Iterator[tuple[Row, int]], *, undated_left_out: int
-) -> Report:
+def replay(found: Replay) -> Report:
     """An account's rows with the balance after each; streamed."""
-    records = ReplayRecords(rows, opening)
+    records = ReplayRecords(found.rows, found.opening_balance)
 
     def notes() -> list[str]:
         said = []
-        if undated_left_out:
-            said.append(f"{undated_left_out} rows have no usable date and lie outside every window")
-        if records.unusable:
+        if found.undated_left_out:
             said.append(
-                f"{len(records.unusable)} rows cannot be summed and leave the balance alone"
+                f"{rows(found.undated_left_out)} without a usable date: outside every window"
             )
+        if left_out := len(records.unusable) + len(found.unusable_before):
+            said.append(f"{rows(left_out)} cannot be summed: the balance leaves them out")
         return said
+
+    def left_out() -> list[Record]:
+        return [*map(unusable_record, found.unusable_before), *records.unusable]
 
     return Report(
         columns=REPLAY_COLUMNS,
         records=records,
         document={
-            "account_id": account_id,
-            "opening_balance": opening,
+            "account_id": found.account_id,
+            "opening_balance": found.opening_balance,
             "rows": STREAMED,
             "closing_balance": lambda: records.closing,
-            "unusable_rows": lambda: records.unusable,
+            "unusable_rows": left_out,
         },
         items_key="rows",
-        head=(f"{account_id}: opening balance {opening}",),
+        head=(f"{found.account_id}: opening balance {found.opening_balance}",),
         foot=lambda: (f"closing balance {records.closing}",),
         notes=notes,
-        exit_code=lambda: int(ExitCode.FOUND if records.unusable else ExitCode.DONE),
+        exit_code=lambda: found_code(left_out()),
         empty="No rows.",
     )
