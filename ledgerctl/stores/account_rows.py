@@ -261,10 +261,10 @@ class AccountRows:
         else:
             pipelines += [self._union(window, half) for half in self._halves(jobs)]
         # Where most rows are wanted, reading them as they lie is quicker than through an index.
-        hint = {"$natural": 1} if rows > many else None
+        order: dict[str, Any] = {"hint": {"$natural": 1}} if rows > many else {}
 
         def opened(pipeline: list[Document]) -> CommandCursor[Document]:
-            return self._rows.aggregate(pipeline, allowDiskUse=True, hint=hint)
+            return self._rows.aggregate(pipeline, allowDiskUse=True, **order)
 
         # A group is worked out before its first batch comes: it is the opening that takes long.
         with ThreadPoolExecutor(max_workers=len(pipelines)) as together:
