@@ -596,8 +596,8 @@ def test_due_is_judged_by_the_servers_clock_not_by_ours(
 def test_without_the_right_to_ask_the_time_our_own_clock_is_used_and_said_once(
     invoke: Invoker, stores: Stores, redis_client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis_client.execute_command(
-        "ACL", "SETUSER", "noclock", "on", ">pw", "~jobs:*", "+@all", "-time"
+    redis_client.acl_setuser(
+        "noclock", enabled=True, passwords=["+pw"], keys=["jobs:*"], commands=["+@all", "-time"]
     )
     url = os.environ["LEDGERCTL_REDIS_URL"].replace("redis://", "redis://noclock:pw@")
     monkeypatch.setenv("LEDGERCTL_REDIS_URL", url)
