@@ -71,6 +71,11 @@ def next_day(day: str) -> str:
     return _after(date.fromisoformat(day)).isoformat()
 
 
+def previous_day(day: str) -> str:
+    """The day before; the first day of year 1 is its own."""
+    return _before(date.fromisoformat(day)).isoformat()
+
+
 def window(days: int, now: datetime, zone: ZoneInfo) -> tuple[str, str]:
     """First and last day, both included, of the `days` days that end today."""
     if days < 1:

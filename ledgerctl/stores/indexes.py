@@ -44,6 +44,7 @@ INDEXES: tuple[Index, ...] = (
     Index("inbox", ("consumer_group", "status", "completed_at")),  # what a group left unfinished
     Index("outbox", ("message_key",), unique=True),
     Index("outbox", ("created_at", "_id")),
+    Index("usage_daily", ("day",)),
 )
 
 

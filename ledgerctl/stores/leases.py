@@ -77,6 +77,11 @@ class Leases:
                 {"_id": lease.name, "owner": lease.owner}, [{"$set": {"expires_at": "$$NOW"}}]
             )
 
+    def note(self, lease: Lease, fields: Document) -> None:
+        """Keep something beside a lease, if it is still ours: it outlives the run."""
+        with self._mongo.writing(f"note on the lease {lease.name}"):
+            self._leases.update_one({"_id": lease.name, "owner": lease.owner}, {"$set": fields})
+
     def holder(self, name: str) -> Document | None:
         """The lease's document, with `live` by the server's clock; None when nobody ever had it."""
         pipeline: list[dict[str, Any]] = [

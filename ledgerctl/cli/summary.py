@@ -1,0 +1,195 @@
+"""`ledgerctl summary`: rebuild daily summaries, compare them with the ledger, show them."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledgerctl.cli.command import Effect, command, noun
+from ledgerctl.cli.options import Account, OfAccount
+from ledgerctl.cli.session import Session, is_terminal
+from ledgerctl.domain.days import check_day_order, parse_day
+from ledgerctl.errors import ExitCode, UsageError
+from ledgerctl.render.report import Report
+
+if TYPE_CHECKING:
+    from ledgerctl.domain.summary import Rebuilt
+    from ledgerctl.operations.summaries import Window
+
+app = noun("summary")
+
+Days = Annotated[
+    int | None,
+    typer.Option(
+        "--days",
+        min=1,
+        help="The last N days, today included; 2 unless given.",
+        metavar="N",
+        show_default=False,
+    ),
+]
+FromDay = Annotated[
+    str | None,
+    typer.Option("--from", help="First day.", metavar="DAY", show_default=False),
+]
+ToDay = Annotated[
+    str | None,
+    typer.Option("--to", help="Last day, included.", metavar="DAY", show_default=False),
+]
+
+
+@command(app, "rebuild", effect=Effect.CHANGE)
+def rebuild(
+    session: Session,
+    days: Days = None,
+    from_day: FromDay = None,
+    to_day: ToDay = None,
+    account: OfAccount = None,
+    no_late: Annotated[
+        bool, typer.Option("--no-late", help="Leave out earlier days that got late rows.")
+    ] = False,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics-file",
+            help="Write Prometheus text here, replaced atomically, once the rebuild is through.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+) -> Report | None:
+    """Overwrite daily summaries from the ledger: the last two days, and days with late rows.
+
+    One run at a time (exit 9 otherwise). Safe to repeat: it overwrites and never adds, and a
+    figure computed later than this run began stays. Made for cron: with --quiet success prints
+    nothing.
+
+    Examples: ledgerctl summary rebuild --quiet --metrics-file /var/lib/node_exporter/ledgerctl.prom
+              ledgerctl summary rebuild --from 2026-03-01 --to 2026-03-07 --dry-run
+    """
+    from ledgerctl.operations import summaries
+    from ledgerctl.render.views import summary as views
+
+    request = summaries.Request(window_of(session, days, from_day, to_day), account, not no_late)
+    session.consent(["rebuild daily summaries", session.place()], count=1, bulk=False)
+    if session.dry_run:
+        return views.rebuilt(summaries.preview(session.stores, request))
+    with session.operation() as operation:
+        done = summaries.rebuild(
+            session.stores,
+            request,
+            stopping=lambda: session.stop.requested,
+            progress=session.progress,
+        )
+        for name in ("days_written", "days_cleared", "rows"):
+            operation.count(name, getattr(done, name))
+        operation.count("refused", len(done.refused))
+        report = views.rebuilt(done)
+        unwritten = "" if done.days_left else write_metrics(session, metrics_file, done)
+        if unwritten:
+            report = replace(report, exit_code=int(ExitCode.PARTIAL))
+        operation.exit_code = int(session.stop.exit_code or settled_code(report))
+    if unwritten:
+        session.notes.append(unwritten)  # even with --quiet: the file is what the alert reads
+    silent = session.words.quiet and operation.exit_code == ExitCode.DONE
+    return None if silent else report
+
+
+@command(app, "drift")
+def drift(
+    session: Session,
+    days: Days = None,
+    from_day: FromDay = None,
+    to_day: ToDay = None,
+    account: OfAccount = None,
+) -> Report:
+    """Compare daily summaries with the ledger; exit 5 when any differs.
+
+    Examples: ledgerctl summary drift
+              ledgerctl summary drift --from 2026-03-01 --to 2026-03-07 -o json
+    """
+    from ledgerctl.operations import summaries
+    from ledgerctl.render.views import summary as views
+
+    window = window_of(session, days, from_day, to_day)
+    return views.drift(summaries.drift(session.stores, window, account))
+
+
+@command(app, "show")
+def show(
+    session: Session,
+    account: Account,
+    days: Days = None,
+    from_day: FromDay = None,
+    to_day: ToDay = None,
+) -> Report:
+    """Show an account's daily summaries as they are stored.
+
+    Example: ledgerctl summary show acct-7 --days 14
+    """
+    from ledgerctl.operations import summaries
+    from ledgerctl.render.views import summary as views
+
+    found = summaries.show(session.stores, account, window_of(session, days, from_day, to_day))
+    return views.shown(found, bars=session.format == "table" and is_terminal(sys.stdout))
+
+
+def window_of(
+    session: Session, days: int | None, from_day: str | None, to_day: str | None
+) -> "Window":
+    """The days asked for: the last N, or from one to another; `--from` alone runs to today.
+
+    `yesterday` and `today` go by the server's clock.
+    """
+    from ledgerctl.operations.summaries import DEFAULT_DAYS, Window
+
+    if from_day is None and to_day is None:
+        return Window(DEFAULT_DAYS if days is None else days)
+    if days is not None:
+        raise UsageError("--days and --from/--to name the days twice", hint="give one of them")
+    if from_day is None:
+        raise UsageError("--to needs --from", hint="give both, or --days N")
+    now = session.stores.mongo.now()
+    first = parse_day(from_day, now, session.zone)
+    last = parse_day(to_day or "today", now, session.zone)
+    check_day_order(first, last)
+    return Window(explicit=(first, last))
+
+
+def settled_code(report: Report) -> int:
+    """A report's exit code, which a rebuild knows from the start."""
+    return report.exit_code if isinstance(report.exit_code, int) else 0
+
+
+def write_metrics(session: Session, file: Path | None, done: "Rebuilt") -> str:
+    """Replace the metrics file; returns what to say when that failed, else nothing.
+
+    The rebuild stands whatever happens here, and the old file too.
+    """
+    from ledgerctl.render.views.summary import metrics
+
+    if file is None:
+        return ""
+    try:
+        replace_file(file, metrics(done, session.stores.mongo.now()))
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        return f"the rebuild is complete, but the metrics file {file} was not written: {why}"
+    return ""
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Put a file in place whole: a reader sees the old text or the new, never half of one."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        temporary.replace(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,268 @@
+"""Summaries: what a rebuild did, how far they drifted, and an account's days."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from ledgerctl.domain.summary import DayFigures, Difference, Drift, Figures, Rebuilt, Shown
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
+
+REBUILT_COLUMNS = (
+    Column("from"),
+    Column("to"),
+    Column("timezone"),
+    Column("accounts", kind=Kind.COUNT),
+    Column("days_written", kind=Kind.COUNT),
+    Column("days_cleared", kind=Kind.COUNT),
+    Column("rows", kind=Kind.COUNT),
+    Column("as_of", kind=Kind.TIME),
+    Column("late_days"),
+    Column("refused"),
+    Column("undated", kind=Kind.COUNT),
+    Column("duration_s"),
+)
+CHANGE_COLUMNS = (
+    Column("account_id", kind=Kind.ID),
+    Column("day"),
+    Column("change"),
+    Column("net_before", kind=Kind.AMOUNT),
+    Column("net_after", kind=Kind.AMOUNT),
+)
+DRIFT_COLUMNS = (
+    Column("account_id", kind=Kind.ID),
+    Column("day"),
+    Column("summary", kind=Kind.AMOUNT),
+    Column("ledger", kind=Kind.AMOUNT),
+    Column("ratio", kind=Kind.RATIO),
+    Column("missing", kind=Kind.FLAG),
+)
+DAY_COLUMNS = (
+    Column("day"),
+    Column("charged", kind=Kind.AMOUNT),
+    Column("refunded", kind=Kind.AMOUNT),
+    Column("reclaimed", kind=Kind.AMOUNT),
+    Column("net", kind=Kind.AMOUNT),
+    Column("jobs", kind=Kind.COUNT),
+    Column("rows", kind=Kind.COUNT),
+    Column("as_of", kind=Kind.TIME),
+)
+UNTOUCHED_COLUMNS = (Column("from"), Column("to"), Column("why"))
+BAR_WIDTH = 24  # columns of the longest bar
+
+
+def rebuilt(done: Rebuilt) -> Report:
+    """What a rebuild did, and as plainly what it did not."""
+    document = rebuilt_document(done)
+    sections = []
+    if done.not_rebuilt:
+        rows: list[Record] = document["not_rebuilt"]
+        sections.append(Report(UNTOUCHED_COLUMNS, rows, head=("Left as they were:",)))
+    if done.differences is not None:
+        sections.insert(0, changes(document["items"]))
+    return record(
+        document,
+        columns=REBUILT_COLUMNS,
+        notes=list(remarks(done)),
+        foot=(counts(done),),
+        exit_code=int(done.exit_code),
+        sections=sections,
+    )
+
+
+def changes(items: Sequence[Record]) -> Report:
+    """The differences that a dry run found."""
+    head = "Would change:" if items else "Nothing would change."
+    return Report(CHANGE_COLUMNS, items, head=(head,))
+
+
+def rebuilt_document(done: Rebuilt) -> dict[str, Any]:
+    """The document of a rebuild. Source: contract, section 3, summary rebuild."""
+    document: dict[str, Any] = {
+        "from": done.from_day,
+        "to": done.to_day,
+        "timezone": done.timezone,
+        "accounts": done.accounts,
+        "days_written": done.days_written,
+        "days_cleared": done.days_cleared,
+        "rows": done.rows,
+        "as_of": done.as_of,
+        "late_days": list(done.late_days),
+        "refused": done.refused,
+        "refused_rows": [
+            {"account_id": row.account_id, "row_id": row.row_id, "rows": row.rows, "why": row.why}
+            for row in done.refused_rows
+        ],
+        "undated": done.undated,
+        "not_rebuilt": [
+            {"from": one.from_day, "to": one.to_day, "why": one.why} for one in done.not_rebuilt
+        ],
+        "duration_s": done.duration_s,
+    }
+    if done.days_left:
+        document["days_left"] = list(done.days_left)
+    if done.differences is not None:
+        document["dry_run"] = True
+        document["items"] = [change(one) for one in done.differences]
+    return document
+
+
+def change(one: Difference) -> Record:
+    """One difference of a dry run."""
+    return {
+        "account_id": one.account_id,
+        "day": one.day,
+        "change": "clear" if one.ledger is None else "write",
+        "net_before": None if one.missing else one.summary_net,
+        "net_after": one.ledger_net,
+        "before": figures(one.summary),
+        "after": figures(one.ledger),
+    }
+
+
+def figures(found: Figures | None) -> Record | None:
+    """Figures under their document names."""
+    if found is None:
+        return None
+    return {
+        "charged": found.charged,
+        "refunded": found.refunded,
+        "reclaimed": found.reclaimed,
+        "net": found.net,
+        "jobs": found.jobs,
+        "rows": found.rows,
+    }
+
+
+def counts(done: Rebuilt) -> str:
+    """The counts in one line."""
+    return (
+        f"{done.days_written} summaries written, {done.days_cleared} cleared,"
+        f" {len(done.late_days)} late days, {len(done.refused)} accounts refused"
+    )
+
+
+def remarks(done: Rebuilt) -> Iterator[str]:
+    """What a reader has to know besides the counts."""
+    for row in done.refused_rows:
+        others = f" (and {row.rows - 1} more)" if row.rows > 1 else ""
+        yield f"{row.account_id} is not written: row {row.row_id}{others}: {row.why}"
+    if done.undated:
+        yield f"{done.undated} rows without a usable date or amount enter no summary"
+    if done.days_left:
+        yield f"interrupted: {len(done.days_left)} days are left; the same command goes on"
+
+
+def drift(found: Drift) -> Report:
+    """The summaries that are not what the ledger says."""
+    worst = found.worst
+    notes = []
+    if found.unusable_rows:
+        notes.append(f"{found.unusable_rows} rows cannot be summed and are left out")
+    return Report(
+        columns=DRIFT_COLUMNS,
+        records=[drifted(one) for one in found.drifted],
+        document={
+            "from": found.from_day,
+            "to": found.to_day,
+            "timezone": found.timezone,
+            "days_compared": found.days_compared,
+            "drifted": STREAMED,
+            "worst": None if worst is None else drifted(worst),
+            "unusable_rows": found.unusable_rows,
+        },
+        items_key="drifted",
+        foot=(
+            f"{len(found.drifted)} of {found.days_compared} summaries differ,"
+            f" {found.from_day} to {found.to_day} ({found.timezone})",
+        ),
+        notes=notes,
+        exit_code=int(found.exit_code),
+        empty=f"{found.days_compared} summaries compared, none differs.",
+    )
+
+
+def drifted(one: Difference) -> Record:
+    """One drifted summary. Source: contract, section 3, summary drift."""
+    return {
+        "account_id": one.account_id,
+        "day": one.day,
+        "summary": one.summary_net,
+        "ledger": one.ledger_net,
+        "ratio": one.ratio,
+        "missing": one.missing,
+        "summary_figures": figures(one.summary),
+        "ledger_figures": figures(one.ledger),
+        "summary_timezone": one.timezone,
+    }
+
+
+def shown(found: Shown, *, bars: bool) -> Report:
+    """An account's figures a day; with a bar of the net beside them on a terminal."""
+    records = [day_record(one) for one in found.days]
+    columns: tuple[Column, ...] = DAY_COLUMNS
+    if bars:
+        largest = max((abs(one.figures.net or 0) for one in found.days), default=0)
+        for row, one in zip(records, found.days, strict=True):
+            row["bar"] = bar(one.figures.net or 0, largest)
+        columns = (*DAY_COLUMNS, Column("bar"))
+    return Report(
+        columns=columns,
+        records=records,
+        document={
+            "account_id": found.account_id,
+            "from": found.from_day,
+            "to": found.to_day,
+            "timezone": found.timezone,
+            "days": STREAMED,
+            "total_net": sum(one.figures.net or 0 for one in found.days),
+        },
+        items_key="days",
+        head=(f"{found.account_id}, {found.from_day} to {found.to_day} ({found.timezone})",),
+        empty="No summaries.",
+    )
+
+
+def day_record(one: DayFigures) -> dict[str, Any]:
+    """A day's figures under their document names."""
+    return {
+        "day": one.day,
+        **(figures(one.figures) or {}),
+        "timezone": one.timezone,
+        "as_of": one.as_of,
+    }
+
+
+def bar(net: int, largest: int) -> str:
+    """A bar as long as the figure's share of the largest; minus signs below zero."""
+    length = 0 if largest == 0 else -(-abs(net) * BAR_WIDTH // largest)
+    return ("-" if net < 0 else "#") * length
+
+
+METRICS: tuple[tuple[str, str], ...] = (
+    ("last_success_timestamp_seconds", "When summaries were last rebuilt, by the server's clock."),
+    ("duration_seconds", "How long the last rebuild took."),
+    ("rows", "Ledger rows in the summaries that the last rebuild wrote."),
+    ("days_written", "Summaries, one an account and day, that the last rebuild wrote."),
+    ("days_cleared", "Summaries without rows that the last rebuild set to zero."),
+    ("late_days", "Days before the window that the last rebuild took for their late rows."),
+    ("refused_accounts", "Accounts not written because of a row that cannot be summed."),
+)
+
+
+def metrics(done: Rebuilt, finished_at: datetime) -> str:
+    """The rebuild's figures as Prometheus text, one gauge each."""
+    values: Iterable[object] = (
+        Decimal(round(finished_at.timestamp() * 1000)) / 1000,
+        done.duration_s,
+        done.rows,
+        done.days_written,
+        done.days_cleared,
+        len(done.late_days),
+        len(done.refused),
+    )
+    lines = []
+    for (name, text), value in zip(METRICS, values, strict=True):
+        whole = f"ledgerctl_summary_rebuild_{name}"
+        lines += [f"# HELP {whole} {text}", f"# TYPE {whole} gauge", f"{whole} {value}"]
+    return "\n".join(lines) + "\n"

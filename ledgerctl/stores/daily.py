@@ -1,0 +1,298 @@
+"""Aggregation stages that turn a day's ledger rows into exact summaries, on the server.
+
+Each amount enters as a Decimal128 (34 digits), so no sum passes through floating point.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson import Decimal128, Int64
+
+from ledgerctl.domain.amounts import INT64_MAX, INT64_MIN
+from ledgerctl.domain.rows import RowType
+from ledgerctl.domain.summary import DaySpan
+from ledgerctl.stores.codec import candidates
+from ledgerctl.stores.connections import Document
+
+COUNTED = [RowType.CHARGE.value, RowType.REFUND.value, RowType.RECLAIM.value]
+FIGURES = ("charged", "refunded", "reclaimed", "net", "jobs", "rows")
+
+ZERO = Decimal128("0")
+INTEGERS = {"$type": ["int", "long"]}
+NUMBERS = {"$type": ["int", "long", "double", "decimal"]}
+# $toDecimal would cut a double to 15 digits; adding it to a decimal keeps every digit. For int and
+# long both are exact, and $toDecimal groups in the classic engine, measured 1.5 × as fast on 6.0.
+EXACT: Document = {"$add": ["$amount", ZERO]}
+EXACT_INTEGER: Document = {"$toDecimal": "$amount"}
+LARGEST = Decimal128("1E+27")  # 10^7 rows of it still add up within 34 digits
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the rows of a day are to be grouped.
+
+    `odd`: some amounts are no int or long. `by_text`: some account or job ids need their text, or
+    their job, to be told apart; slower, spills to disk, any number of jobs. `jobs`: count them,
+    for which the rows themselves must be read and not only an index.
+    """
+
+    odd: bool = False
+    by_text: bool = False
+    jobs: bool = True
+
+
+def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
+    """The filter of the rows that count on a day, whatever their amount."""
+    query: Document = {
+        "created_at": {"$gte": span.start, "$lt": span.end},
+        "type": {"$in": COUNTED},
+    }
+    if accounts is not None:
+        query["account_id"] = {"$in": [one for text in accounts for one in candidates(text)]}
+    return query
+
+
+def figures(
+    span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None = None
+) -> list[Document]:
+    """The stages that leave one document an account: `_id` (text), `account`, sums, counts.
+
+    `account` is the id in its stored type; `ledger` and `jobs` name the collections.
+    """
+    if shape.by_text:
+        return figures_by_text(span, shape, ledger, jobs, accounts)
+    counts: Document = {"rows": {"$sum": 1}}
+    if shape.jobs:
+        counts["jobs"] = {"$addToSet": "$job_id"}
+    return [
+        *usable_rows(rows_of(span, accounts), shape),
+        {"$group": {"_id": "$account_id", **sums(shape), **counts}},
+        {
+            "$project": {
+                "_id": text("$_id"),
+                "account": same_number_type("$_id"),
+                **SUMS_KEPT,
+                **({"jobs": count_of_set("$jobs")} if shape.jobs else {}),
+            }
+        },
+        {"$match": {"_id": {"$ne": None}}},
+    ]
+
+
+def figures_by_text(
+    span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None
+) -> list[Document]:
+    """The same where ids of several types meet, or rows name no account but a job that has one."""
+    unnamed = rows_of(span) | {"account_id": None}
+    named = rows_of(span, accounts)
+    if accounts is None:
+        named |= {"account_id": {"$ne": None}}
+    per_job = {"_id": {"account": "$account_id", "job": {"$ifNull": ["$job_id", None]}}}
+    stages: list[Document] = [
+        *usable_rows(named, shape),
+        {"$group": {**per_job, **sums(shape), "rows": {"$sum": 1}}},
+        {"$project": {"account": "$_id.account", "job": "$_id.job", **SUMS_KEPT}},
+        {
+            "$unionWith": {
+                "coll": ledger,
+                "pipeline": [
+                    *usable_rows(unnamed, shape),
+                    {"$group": {"_id": "$job_id", **sums(shape), "rows": {"$sum": 1}}},
+                    *account_of_job("$_id", jobs),
+                    {"$project": {"account": 1, "job": "$_id", **SUMS_KEPT}},
+                ],
+            }
+        },
+        {
+            "$group": {
+                "_id": {"account": text("$account"), "job": text("$job")},
+                "account": {"$min": same_number_type("$account")},
+                **SUMMED_AGAIN,
+            }
+        },
+        {
+            "$group": {
+                "_id": "$_id.account",
+                "account": {"$min": "$account"},
+                **SUMMED_AGAIN,
+                "jobs": {"$sum": {"$cond": [{"$eq": ["$_id.job", None]}, 0, 1]}},
+            }
+        },
+        {"$match": {"_id": {"$ne": None}}},
+    ]
+    if accounts is not None:
+        stages.append({"$match": {"_id": {"$in": list(accounts)}}})
+    return stages
+
+
+def account_of_job(job_id: str, jobs: str) -> list[Document]:
+    """The stages that add `account`, the account of a row's job; null where no job is known.
+
+    The job of the very same id and type comes first, then one whose id spells the same text.
+    """
+    return [
+        {"$set": {"keys": spellings_of(job_id)}},
+        {"$lookup": {"from": jobs, "localField": "keys", "foreignField": "_id", "as": "found"}},
+        {
+            "$set": {
+                "same": {"$filter": {"input": "$found", "cond": {"$eq": ["$$this._id", job_id]}}}
+            }
+        },
+        {
+            "$set": {
+                "account": {
+                    "$cond": [
+                        {"$eq": ["$same", []]},
+                        {"$ifNull": [{"$first": "$found.account_id"}, None]},
+                        {"$ifNull": [{"$first": "$same.account_id"}, None]},
+                    ]
+                }
+            }
+        },
+        {"$unset": ["keys", "found", "same"]},
+    ]
+
+
+def spellings_of(field: str) -> Document:
+    """Every value under which another document can hold this id.
+
+    Null is taken out: it would match every document that names no id.
+    """
+    kinds = [spelling(field, kind) for kind in ("string", "objectId", "long")]
+    return {"$setDifference": [[field, *kinds], [None]]}
+
+
+def spelling(field: str, kind: str) -> Document:
+    """An id in another type, where that spells the same text; null elsewhere."""
+    other = {"$convert": {"input": field, "to": kind, "onError": None, "onNull": None}}
+    own = {"$convert": {"input": field, "to": "string", "onError": None, "onNull": None}}
+    return {"$cond": [{"$eq": [{"$toString": other}, own]}, other, None]}
+
+
+def usable_rows(query: Document, shape: Shape) -> list[Document]:
+    """The rows whose amount can be summed."""
+    if not shape.odd:
+        return [{"$match": query | {"amount": INTEGERS}}]
+    return [{"$match": query | {"amount": NUMBERS}}, {"$match": {"$expr": WHOLE}}]
+
+
+def sums(shape: Shape) -> Document:
+    """The exact sum of each row type."""
+    amount = EXACT if shape.odd else EXACT_INTEGER
+    return {kind: {"$sum": {"$cond": [{"$eq": ["$type", kind]}, amount, 0]}} for kind in COUNTED}
+
+
+SUMS_KEPT: Document = dict.fromkeys((*COUNTED, "rows"), 1)
+SUMMED_AGAIN: Document = {name: {"$sum": f"${name}"} for name in (*COUNTED, "rows")}
+
+# NaN sorts below −Infinity, so the bounds leave it out.
+WHOLE: Document = {
+    "$and": [
+        {"$isNumber": "$amount"},
+        {"$gt": ["$amount", Decimal128("-1E+27")]},
+        {"$lt": ["$amount", LARGEST]},
+        {"$eq": [{"$trunc": "$amount"}, "$amount"]},
+    ]
+}
+
+
+def text(field: str) -> Document:
+    """An id as text; null for the types that have none (documents, lists, binary)."""
+    return {
+        "$convert": {
+            "input": same_number_type(field),
+            "to": "string",
+            "onError": None,
+            "onNull": None,
+        }
+    }
+
+
+def same_number_type(field: str) -> Document:
+    """An id with every whole number as a long, so that 42 and 42.0 are stored alike."""
+    whole = {"$convert": {"input": field, "to": "long", "onError": field}}
+    return {
+        "$cond": [{"$isNumber": field}, {"$cond": [{"$eq": [whole, field]}, whole, field]}, field]
+    }
+
+
+def count_of_set(field: str) -> Document:
+    """How many ids a set holds, by their text; null is no id."""
+    texts = {"$map": {"input": field, "in": text("$$this")}}
+    all_text = {
+        "$and": [
+            {"$eq": [{"$type": {"$min": field}}, "string"]},
+            {"$eq": [{"$type": {"$max": field}}, "string"]},
+            {"$not": {"$in": [None, field]}},
+        ]
+    }
+    return {
+        "$cond": [
+            all_text,
+            {"$size": field},
+            {"$size": {"$setDifference": [texts, [None]]}},
+        ]
+    }
+
+
+def number(value: Any) -> Document:
+    """A decimal as it is stored: int64, or a Decimal128 beyond; exact either way."""
+    fits = {
+        "$and": [{"$gte": ["$$exact", Int64(INT64_MIN)]}, {"$lte": ["$$exact", Int64(INT64_MAX)]}]
+    }
+    return {
+        "$let": {
+            "vars": {"exact": {"$add": [value, ZERO]}},
+            "in": {"$cond": [fits, {"$toLong": "$$exact"}, "$$exact"]},
+        }
+    }
+
+
+def as_summary(day: str, timezone: str, as_of: datetime | None = None) -> Document:
+    """The stage that makes a summary's document of an account's figures.
+
+    Besides `as_of` nothing in it depends on when or by whom it is written. Source: contract,
+    section 2, usage_daily.
+    """
+    net = {"$subtract": [ZERO, {"$add": ["$charge", "$refund", "$reclaim"]}]}
+    document: Document = {
+        "_id": {"$concat": ["$_id", f":{day}"]},
+        "account_id": "$account",
+        "day": {"$literal": day},
+        "timezone": {"$literal": timezone},
+        "charged": number({"$subtract": [ZERO, "$charge"]}),
+        "refunded": number("$refund"),
+        "reclaimed": number({"$subtract": [ZERO, "$reclaim"]}),
+        "net": number(net),
+        "jobs": {"$toLong": {"$ifNull": ["$jobs", 0]}},
+        "rows": {"$toLong": "$rows"},
+    }
+    if as_of is not None:
+        document["as_of"] = {"$literal": as_of}
+    return {"$project": document}
+
+
+def merge_into(collection: str) -> Document:
+    """The stage that overwrites the summary's own fields where its `as_of` is absent or earlier."""
+    return {
+        "$merge": {
+            "into": collection,
+            "on": "_id",
+            "whenMatched": [overwrite_when(is_earlier("$$new.as_of"), "$$new")],
+            "whenNotMatched": "insert",
+        }
+    }
+
+
+def overwrite_when(condition: Document, fields: Any) -> Document:
+    """The update that lays `fields` over a document, foreign fields kept, or leaves it as it is."""
+    return {"$replaceWith": {"$cond": [condition, {"$mergeObjects": ["$$ROOT", fields]}, "$$ROOT"]}}
+
+
+def is_earlier(as_of: Any) -> Document:
+    """Whether the stored `as_of` is absent, no date, or earlier than this one."""
+    return {
+        "$or": [{"$ne": [{"$type": "$as_of"}, "date"]}, {"$lt": ["$as_of", as_of]}],
+    }
