@@ -24,6 +24,7 @@ from ledgerctl.stores.codec import candidates, to_amount, to_id, to_text, to_tim
 from ledgerctl.stores.connections import Document, Mongo
 
 DUPLICATE_KEY = 11000
+ONE_REPLY = 1_000  # rows a reply, more than a batch of messages: no second round trip
 DELAY_MAX = timedelta(days=36_500)  # a date of MongoDB holds it from any now on
 FENCED = ("status", "attempts", "claimed_until", "claimed_by")
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
@@ -187,7 +188,10 @@ class Inbox:
         }
         with self._mongo.writing("mark messages processed", session):
             marked = [
-                row["_id"] for row in self._claims.find(open_rows, {"_id": 1}, session=session)
+                row["_id"]
+                for row in self._claims.find(
+                    open_rows, {"_id": 1}, batch_size=ONE_REPLY, session=session
+                )
             ]
             self._claims.update_many(
                 open_rows,
@@ -257,7 +261,7 @@ class Inbox:
         """Which of these keys have a row in the group, whatever it says."""
         query = {GROUP: {"$eq": group}, KEY: {"$in": list(keys)}}
         with self._mongo.reading("read the inbox"):
-            found = self._claims.find(query, {"_id": 0, KEY: 1})
+            found = self._claims.find(query, {"_id": 0, KEY: 1}, batch_size=ONE_REPLY)
             return {to_id(row[KEY]) for row in found}
 
     def takeable(self, group: str, *, after: Any, limit: int) -> list[Standing]:
@@ -383,7 +387,9 @@ class Inbox:
 
     def _standings_by(self, pipeline: list[Document]) -> list[Standing]:
         with self._mongo.reading("read the inbox"):
-            found = self._claims.aggregate([*pipeline, {"$set": {"_now": "$$NOW"}}])
+            found = self._claims.aggregate(
+                [*pipeline, {"$set": {"_now": "$$NOW"}}], batchSize=ONE_REPLY
+            )
             return [to_standing(document, document["_now"]) for document in found]
 
 

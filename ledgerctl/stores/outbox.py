@@ -68,7 +68,8 @@ class Outbox:
         if topic is not None:
             query["topic"] = topic
         with self._mongo.reading("read the outbox"):
-            found = self._messages.find(query).sort([("created_at", 1), ("_id", 1)]).limit(limit)
+            found = self._messages.find(query).sort([("created_at", 1), ("_id", 1)])
+            found = found.limit(limit).batch_size(limit + 1)
             return [(to_message(one), position.of(one)) for one in found]
 
     def undated(self, *, topic: str | None, after: Any, limit: int) -> list[tuple[Message, Any]]:

@@ -57,7 +57,7 @@ class Appender(threading.Thread):
             time.sleep(0.02)
 
     def _feed(self, keys: list[str]) -> None:
-        deliveries = [{"key": key} for key in keys] * REDELIVERIES
+        deliveries = [{"key": key} for key in keys for _ in range(REDELIVERIES)]
         self._random.shuffle(deliveries)
         self._stores.mongo.database[FEED].insert_many(deliveries)
         self.deliveries += len(deliveries)
@@ -154,6 +154,8 @@ def test_every_summary_equals_the_ledger_and_every_message_succeeded_once(
         f"{STORM_S:g} s: {appender.jobs} jobs, {len(rows)} rows, {appender.deliveries} deliveries,"
         f" {workers.kills} kills, {taken_over} claims taken over, {len(summaries)} summaries"
     )
+    assert appender.deliveries == REDELIVERIES * len(rows) > 0
+    assert workers.kills > 0
     assert summaries == net_by_day(stores)
     assert len(claims) == 2 * len(rows)
     assert {(one["consumer_group"], one["message_key"]) for one in claims} == {
