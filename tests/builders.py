@@ -84,3 +84,17 @@ def make_entry(job_id: Any = "job-1", **overrides: Any) -> bytes:
         "tags": [],
     }
     return json.dumps(content | overrides, separators=(",", ":")).encode()
+
+
+def make_letter(job_id: str = "job-1", **overrides: Any) -> bytes:
+    """A dead letter as a Python worker writes it; `overrides` replace or add members."""
+    members = {
+        "job_id": job_id,
+        "account_id": "acct-1",
+        "cost": 40,
+        "attempts": 5,
+        "not_before": "2026-03-08T09:15:02.435Z",
+        "error": "GPU timed out after 30 s",
+        "failed_at": "2026-03-08T09:15:02.435Z",
+    }
+    return json.dumps(members | overrides).encode()

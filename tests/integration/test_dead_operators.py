@@ -1,0 +1,206 @@
+"""Two operators at once beside a producer, and how long any call holds the server.
+
+10,000 letters in every run; LEDGERCTL_TEST_MANY=100000 for the whole claim.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from redis import Redis
+
+from tests.dead_letters import DEAD, RETRY, Incident, unchanged
+
+MANY = int(os.environ.get("LEDGERCTL_TEST_MANY", "10000"))
+
+
+@pytest.fixture
+def incident(
+    redis_client: Redis, client: MongoClient[dict[str, Any]], environment: dict[str, str]
+) -> Incident:
+    return Incident(redis_client, client, environment)
+
+
+@contextmanager
+def producer(incident: Incident) -> Iterator[list[bytes]]:
+    """Adds one new letter a millisecond for as long as the block runs."""
+    added: list[bytes] = []
+    done = threading.Event()
+
+    def produce() -> None:
+        with Redis.from_url(incident.environment["LEDGERCTL_REDIS_URL"]) as redis:
+            while not done.wait(0.001):
+                raw = b'{"job_id":"new-%d","attempts":5,"error":"new"}' % len(added)
+                redis.rpush(DEAD, raw)
+                added.append(raw)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield added
+    finally:
+        done.set()
+        thread.join()
+
+
+def both(incident: Incident, *words: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Several runs side by side; the operation id of each and its exit code."""
+    programs = [incident.start(*one) for one in words]
+    ended = []
+    for program in programs:
+        out, err = program.communicate(timeout=300)
+        assert program.returncode == 0, err.decode()
+        ended.append((json.loads(out)["moved"], json.loads(out)["operation_id"]))
+    return ended
+
+
+ALL = ("dead", "requeue", "--all", "--yes")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [ALL, ("dead", "requeue", "--error", "timed out", "--yes"), ("dead", "release", "--verdict", "retryable", "--reason", "x", "--yes")],
+    ids=["all-beside-all", "filter-beside-all", "release-beside-all"],
+)  # fmt: skip
+def test_two_operators_move_each_letter_once_and_newcomers_stay(
+    incident: Incident, second: tuple[str, ...]
+) -> None:
+    incident.load(MANY)
+    with producer(incident) as added:
+        (first_moved, first), (second_moved, other) = both(incident, ALL, second)
+    newcomers = list(added)
+    assert first_moved + second_moved == MANY
+    assert incident.dead() == newcomers
+    incident.original += newcomers
+    away = incident.retry()
+    released = incident.taken() if "release" in second else []
+    requeued = {unchanged(raw) for raw in away}
+    incident.assert_none_lost([*away, *(raw for raw in released if unchanged(raw) not in requeued)])
+
+    code, document = incident.run("dead", "restore", first, "--yes")
+    assert (code, document["restored"], document["gone"]) == (0, first_moved, 0)
+    code, document = incident.run("dead", "restore", other, "--yes")
+    assert (code, document["restored"], document["gone"]) == (0, second_moved, 0)
+    assert incident.redis.llen(RETRY) == 0
+    incident.assert_none_lost([])
+    assert incident.dead()[: len(newcomers)] == newcomers
+    assert sorted(incident.dead()) == sorted(incident.original)
+
+
+def test_no_call_of_a_filtered_requeue_holds_the_server_for_10_ms(incident: Incident) -> None:
+    longest = []
+    for _ in range(3):
+        incident.load(MANY)
+        incident.redis.config_set("slowlog-log-slower-than", 500)
+        incident.redis.config_set("slowlog-max-len", 100_000)
+        incident.redis.slowlog_reset()
+        began = time.monotonic()
+        code, document = incident.run("dead", "requeue", "--error", "timed out", "--yes")
+        took = time.monotonic() - began
+        calls: Any = incident.redis.slowlog_get(100_000)
+        incident.redis.config_set("slowlog-log-slower-than", 10_000)
+        assert (code, document["moved"]) == (0, MANY // 4)
+        incident.assert_order_kept()
+        longest.append(max((call["duration"] for call in calls), default=0))
+        print(f"{MANY // 4} of {MANY} in {took:.2f} s; longest call {longest[-1]} us")
+    assert min(longest) <= 10_000
+
+
+def test_a_second_change_by_filter_is_refused_while_the_first_runs(incident: Incident) -> None:
+    incident.load(2_000)
+    incident.database.leases.insert_one({"_id": "dead-letters", "owner": "somebody abc"})
+    incident.database.leases.update_one(
+        {"_id": "dead-letters"}, [{"$set": {"expires_at": {"$add": ["$$NOW", 8_000]}}}]
+    )
+    program = incident.start("dead", "requeue", "--error", "timed", "--yes")
+    out, err = program.communicate(timeout=60)
+    assert (program.returncode, out) == (9, b"")
+    assert b"lease_held" in err
+    assert incident.dead() == incident.original
+    assert incident.run("dead", "requeue", "job-000001", "--yes")[0] == 0
+
+
+def test_letters_that_a_dead_owner_passed_over_are_read_and_put_back(incident: Incident) -> None:
+    incident.load(100)
+    passed = f"{DEAD}:passed:20260311T031400123Z-5f2c9a01be"
+    for _ in range(40):
+        incident.redis.lmove(DEAD, passed, "LEFT", "RIGHT")
+    listed = incident.run("dead", "list", "--limit", "0")[1]
+    assert [item["job_id"] for item in listed["items"]] == [f"job-{n:06d}" for n in range(100)]
+    assert incident.run("dead", "stats")[1]["depth"] == 100
+    assert incident.redis.llen(passed) == 40
+    code, document = incident.run("dead", "requeue", "--digest", listed["items"][3]["digest"], "--yes")  # fmt: skip
+    assert (code, document["moved"], document["remaining"]) == (0, 1, 99)
+    assert incident.redis.keys(f"{DEAD}:passed:*") == []
+    assert incident.dead() == [raw for n, raw in enumerate(incident.original) if n != 3]
+
+
+def test_a_live_owners_passed_letters_can_be_taken_by_id(incident: Incident) -> None:
+    incident.load(100)
+    passed = f"{DEAD}:passed:20260311T031400123Z-5f2c9a01be"
+    for _ in range(40):
+        incident.redis.lmove(DEAD, passed, "LEFT", "RIGHT")
+    incident.database.leases.insert_one({"_id": "dead-letters", "owner": "somebody abc"})
+    incident.database.leases.update_one(
+        {"_id": "dead-letters"}, [{"$set": {"expires_at": {"$add": ["$$NOW", 30_000]}}}]
+    )
+    code, document = incident.run("dead", "requeue", "job-000003", "job-000050", "--yes")
+    assert (code, document["moved"], document["remaining"]) == (0, 2, 98)
+    assert incident.redis.llen(passed) == 39
+    assert incident.dead() == [raw for n, raw in enumerate(incident.original) if n not in {3, 50}]
+
+
+def test_one_unreadable_entry_among_many_stays_and_the_rest_moves(incident: Incident) -> None:
+    incident.load(2_000)
+    incident.replace(700, b'{"job_id":"job-000700","attempts":"many"}')
+    incident.replace(701, b"\xff\xfe no json")
+    code, document = incident.run(*ALL)
+    assert code == 0
+    assert (document["moved"], document["skipped"]) == (1_998, {"unreadable": 2})
+    assert incident.dead() == [b'{"job_id":"job-000700","attempts":"many"}', b"\xff\xfe no json"]
+
+
+def test_many_letters_that_stay_before_one_that_moves_keep_their_order(incident: Incident) -> None:
+    incident.load(3_000)
+    incident.database.jobs.update_many(
+        {"account_id": {"$in": [f"acct-{n}" for n in range(90)]}},
+        {"$set": {"status": "succeeded"}},
+    )
+    code, document = incident.run(*ALL)
+    assert code == 0
+    assert document["moved"] == 3_000 - document["skipped"]["settled"]
+    incident.assert_none_lost(incident.retry())
+    incident.assert_order_kept()
+    assert [unchanged(raw) for raw in incident.retry()] == [
+        unchanged(raw) for raw in incident.original if raw not in set(incident.dead())
+    ]
+
+
+def test_stopping_finishes_the_chunk_and_names_the_command_that_goes_on(
+    incident: Incident,
+) -> None:
+    incident.load(MANY)
+    program = incident.start(*ALL)
+    while incident.redis.llen(RETRY) == 0 and program.poll() is None:
+        time.sleep(0.001)
+    program.send_signal(signal.SIGINT)
+    out, err = communicate(program)
+    assert program.returncode in {0, 130}
+    incident.assert_none_lost(incident.retry())
+    incident.assert_order_kept()
+    if program.returncode == 130:
+        assert "go on with: ledgerctl dead requeue --all --yes" in out + err
+    assert incident.run(*ALL)[1]["remaining"] == 0
+
+
+def communicate(program: "subprocess.Popen[bytes]") -> tuple[str, str]:
+    out, err = program.communicate(timeout=60)
+    return out.decode(), err.decode()
