@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,7 @@ from ledgerctl.cli.boundary import (
 )
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.usage import TYPER_TROUBLE, usage_error
-from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError
+from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError, UsageError
 
 
 class LazyNouns(MutableMapping[str, Any]):
@@ -97,6 +98,7 @@ class Root(TyperGroup):
 
     def _guarded(self, words: list[str], settings: dict[str, Any]) -> int:
         try:
+            words = [as_typed(word) for word in words]
             return int(super().main(args=words, standalone_mode=False, **settings) or 0)
         except LedgerctlError as error:
             found = error
@@ -133,6 +135,21 @@ def root(
 
         typer.echo(f"ledgerctl {__version__}")
         raise typer.Exit
+
+
+def as_typed(word: str) -> str:
+    """A word of the command line as text: what is typed is UTF-8, also under a plain C locale.
+
+    Raises UsageError for bytes that are none, since no store could hold them.
+    """
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes that the locale could not read stand in it as surrogates
+        with suppress(UnicodeError):
+            return os.fsencode(word).decode()
+    else:
+        return word
+    raise UsageError("a word of the command line is not UTF-8 text", hint="type it again")
 
 
 def run(arguments: Sequence[str]) -> int:
