@@ -187,6 +187,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
     from ledgerctl.render.views.queue import worked_report
 
     trouble: LedgerctlError | None = None
+    require_writable(session)
     with session.operation() as operation:
         queue = RetryQueue(
             session.stores, operation=operation, clock=OwnClock(session.now), say=session.say
@@ -202,6 +203,8 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
             trouble = error
         operation.exit_code = ending_code(session, trouble)
         count_all(queue, operation.counts)
+    if session.stop.requested:
+        session.note("stopped; the same command goes on")
     return worked_report(
         queue.tally, operation_id=operation.id, trouble=trouble, code=operation.exit_code
     )

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
@@ -159,9 +159,10 @@ class Session:
             if len(self.notes) < NOTES_MAX:
                 self.note(text)
         elif not self.words.quiet and sys.stderr is not None:
-            self.progress_done()
-            sys.stderr.write(visible(text) + "\n")
-            sys.stderr.flush()
+            with suppress(OSError, ValueError):  # nobody reads it any more: the work goes on
+                self.progress_done()
+                sys.stderr.write(visible(text) + "\n")
+                sys.stderr.flush()
 
     def detail(self, text: str) -> None:
         """Say something only with --verbose."""

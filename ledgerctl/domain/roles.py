@@ -45,7 +45,8 @@ WRITES: Mapping[str, Rights] = {
     "dead review": united([LOG, rights(dead_archive="insert")]),
     "queue push": LOG,
     "queue recover": LOG,
-    "queue work": united([LOG, ROW, FLAG, LEASE]),
+    # A worker's lease bears a name of its own and goes with it.
+    "queue work": united([LOG, ROW, FLAG, LEASE, rights(leases="remove")]),
     "summary rebuild": united([LOG, LEASE, rights(usage_daily="insert update")]),
     "inbox consume": united([LOG, LEASE, rights(inbox="insert update")]),
     "inbox retry": united([LOG, rights(inbox="update")]),

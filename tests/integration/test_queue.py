@@ -15,9 +15,11 @@ from redis import Redis
 from ledgerctl.domain.times import format_time
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.operations.worker import Delivery, RetryQueue
+from ledgerctl.sandbox.launch import Server
 from ledgerctl.stores.connections import Stores
 from tests.builders import NOON, make_entry, make_job, make_row
 from tests.conftest import Invoker, Run, Runner
+from tests.servers import SessionServers, wait_until
 
 RETRY, DEAD, MINE = "jobs:retry", "jobs:dead-letter", "jobs:processing:w1"
 LATER = "2999-01-01T00:00:00Z"
@@ -480,6 +482,69 @@ def test_a_read_only_profile_refuses_every_change_before_it_looks(
         assert invoke("queue", *words).code == 3
     assert invoke("queue", "push", "job-1", "--error", "x", "--dry-run").code == 0
     assert lists_of(redis_client) == before
+
+
+def test_lists_of_other_names_are_worked_and_recovered(
+    environment: dict[str, str],
+    invoke: Invoker,
+    stores: Stores,
+    redis_client: Redis,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[keys]\nretry = "{q}:r"\ndead_letter = "{q}:d"\nprocessing = "{q}:p*[x]"\n')
+    file.chmod(0o600)
+    monkeypatch.setenv("LEDGERCTL_CONFIG", str(file))
+    seed(stores, "job-1", "job-2")
+    redis_client.rpush("{q}:p*[x]:w1", make_entry("job-1"))
+    redis_client.rpush("{q}:pxx:w2", make_entry("stays"))
+    redis_client.rpush(RETRY, make_entry("stays"))
+    assert recover(invoke, "--force")["recovered"] == 1
+    redis_client.rpush("{q}:r", make_entry("job-2", attempts=4))
+    assert counts(work(invoke, "sh -c 'test $LEDGERCTL_JOB_ID = job-1'")) == (2, 1, 1, 1, 0)
+    after = lists_of(redis_client)
+    assert after.keys() == {"{q}:d", "{q}:pxx:w2", RETRY}
+
+
+def test_a_standalone_server_is_worked_all_the_same(
+    run_standalone: Runner, standalone_stores: Stores, redis_client: Redis
+) -> None:
+    seed(standalone_stores, "job-1", "job-2")
+    redis_client.rpush(RETRY, make_entry("job-1"), make_entry("job-2"))
+    assert work(run_standalone, "sh -c 'test $LEDGERCTL_JOB_ID = job-1'")["failed"] == 1
+    assert types_of(standalone_stores, "job-1") == ["charge"]
+    assert types_of(standalone_stores, "job-2") == ["charge", "refund"]
+    assert standalone_stores.outbox.has("job-2:refund")
+
+
+def test_a_read_only_replica_is_exit_3_and_nothing_is_written(
+    servers: SessionServers,
+    valkey: Server,
+    invoke: Invoker,
+    stores: Stores,
+    redis_client: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seed(stores, "job-1")
+    redis_client.rpush(RETRY, make_entry())
+    redis_client.rpush(MINE, make_entry("b"))
+    port = valkey.uri.rsplit(":", 1)[1].split("/")[0]
+    replica = servers.valkey("--replicaof", f"127.0.0.1 {port}")
+    try:
+        with Redis.from_url(replica.uri) as mirror:
+            wait_until(lambda: bool(mirror.llen(RETRY)))
+        monkeypatch.setenv("LEDGERCTL_REDIS_URL", replica.uri)
+        assert invoke("queue", "stats").code == 0
+        for words in (
+            ["work", "--exec", "true"],
+            ["push", "job-1", "--error", "x"],
+            ["recover", "--force", "--yes"],
+        ):
+            assert invoke("queue", *words).code == 3
+        assert stores.operator_log.newest(0)[1] == 0
+    finally:
+        servers.stop(replica)
 
 
 # the library

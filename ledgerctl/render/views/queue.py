@@ -135,6 +135,7 @@ def pushed_report(result: Pushed, *, operation_id: str | None, dry_run: bool) ->
             "dry_run": dry_run,
         },
         columns=PUSHED_COLUMNS,
+        foot=(f"{'would go' if dry_run else 'went'} to {result.to.replace('_', ' ')}",),
     )
 
 
@@ -156,6 +157,7 @@ def worked_report(
     return record(
         document,  # type: ignore[arg-type]  # JSON values by construction
         columns=WORKED_COLUMNS,
+        foot=(f"{tally.ran} ran, {tally.succeeded} succeeded, {tally.failed} failed",),
         notes=notes,
         exit_code=code,
     )
