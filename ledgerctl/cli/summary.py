@@ -17,6 +17,8 @@ from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
     from ledgerctl.domain.summary import Rebuilt
+    from ledgerctl.operations.log import Operation
+    from ledgerctl.operations.rebuild import Request
     from ledgerctl.operations.summaries import Window
 
 app = noun("summary")
@@ -70,32 +72,46 @@ def rebuild(
     Examples: ledgerctl summary rebuild --quiet --metrics-file /var/lib/node_exporter/ledgerctl.prom
               ledgerctl summary rebuild --from 2026-03-01 --to 2026-03-07 --dry-run
     """
-    from ledgerctl.operations import summaries
-    from ledgerctl.render.views import summary as views
+    from ledgerctl.operations.rebuild import Request, preview
+    from ledgerctl.render.views.summary import rebuilt
 
-    request = summaries.Request(window_of(session, days, from_day, to_day), account, not no_late)
+    request = Request(window_of(session, days, from_day, to_day), account, not no_late)
     session.consent(["rebuild daily summaries", session.place()], count=1, bulk=False)
     if session.dry_run:
-        return views.rebuilt(summaries.preview(session.stores, request))
+        return rebuilt(preview(session.stores, request))
+    return carry_out(session, request, metrics_file)
+
+
+def carry_out(session: Session, request: "Request", metrics_file: Path | None) -> Report | None:
+    """Rebuild, log it, write the metrics file; None when all went well and --quiet was given."""
+    from ledgerctl.operations.rebuild import rebuild as run
+    from ledgerctl.render.views.summary import rebuilt
+
     with session.operation() as operation:
-        done = summaries.rebuild(
+        done = run(
             session.stores,
             request,
             stopping=lambda: session.stop.requested,
             progress=session.progress,
         )
-        for name in ("days_written", "days_cleared", "rows"):
-            operation.count(name, getattr(done, name))
-        operation.count("refused", len(done.refused))
-        report = views.rebuilt(done)
         unwritten = "" if done.days_left else write_metrics(session, metrics_file, done)
-        if unwritten:
-            report = replace(report, exit_code=int(ExitCode.PARTIAL))
-        operation.exit_code = int(session.stop.exit_code or settled_code(report))
+        note_counts(operation, done)
+        code = ExitCode.PARTIAL if unwritten else done.exit_code
+        operation.exit_code = int(session.stop.exit_code or code)
     if unwritten:
-        session.notes.append(unwritten)  # even with --quiet: the file is what the alert reads
-    silent = session.words.quiet and operation.exit_code == ExitCode.DONE
-    return None if silent else report
+        session.notes.append(unwritten)  # even with --quiet: an alert reads that file
+    if session.words.quiet and operation.exit_code == ExitCode.DONE:
+        return None
+    return replace(rebuilt(done), exit_code=int(code))
+
+
+def note_counts(operation: "Operation", done: "Rebuilt") -> None:
+    """Put a rebuild's counts into the operator log's entry."""
+    operation.count("days_written", done.days_written)
+    operation.count("days_cleared", done.days_cleared)
+    operation.count("rows", done.rows)
+    operation.count("late_days", len(done.late_days))
+    operation.count("refused", len(done.refused))
 
 
 @command(app, "drift")
@@ -128,7 +144,8 @@ def show(
 ) -> Report:
     """Show an account's daily summaries as they are stored.
 
-    Example: ledgerctl summary show acct-7 --days 14
+    Examples: ledgerctl summary show acct-7 --days 14
+              ledgerctl summary show acct-7 --from 2026-03-01 --to 2026-03-31 -o csv
     """
     from ledgerctl.operations import summaries
     from ledgerctl.render.views import summary as views
@@ -157,11 +174,6 @@ def window_of(
     last = parse_day(to_day or "today", now, session.zone)
     check_day_order(first, last)
     return Window(explicit=(first, last))
-
-
-def settled_code(report: Report) -> int:
-    """A report's exit code, which a rebuild knows from the start."""
-    return report.exit_code if isinstance(report.exit_code, int) else 0
 
 
 def write_metrics(session: Session, file: Path | None, done: "Rebuilt") -> str:

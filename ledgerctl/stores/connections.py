@@ -37,6 +37,7 @@ from ledgerctl.secrets import display, redact
 if TYPE_CHECKING:
     from ledgerctl.stores.account_rows import AccountRows
     from ledgerctl.stores.archive import Archive
+    from ledgerctl.stores.daily_rows import DailyRows
     from ledgerctl.stores.dead_letters import DeadLetters
     from ledgerctl.stores.deployment import Deployment
     from ledgerctl.stores.inbox import Inbox
@@ -393,6 +394,13 @@ class Stores:
         from ledgerctl.stores.summaries import Summaries
 
         return Summaries(self.mongo)
+
+    @cached_property
+    def daily_rows(self) -> "DailyRows":
+        """What a rebuild must know of the ledger."""
+        from ledgerctl.stores.daily_rows import DailyRows
+
+        return DailyRows(self.mongo)
 
     @cached_property
     def inbox(self) -> "Inbox":

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from bson import Decimal128, Int64
+from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.amounts import INT64_MAX, INT64_MIN
 from ledgerctl.domain.rows import RowType
@@ -50,7 +51,7 @@ def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
         "type": {"$in": COUNTED},
     }
     if accounts is not None:
-        query["account_id"] = {"$in": [one for text in accounts for one in candidates(text)]}
+        query["account_id"] = {"$in": values_of(accounts)}
     return query
 
 
@@ -63,9 +64,7 @@ def figures(
     """
     if shape.by_text:
         return figures_by_text(span, shape, ledger, jobs, accounts)
-    counts: Document = {"rows": {"$sum": 1}}
-    if shape.jobs:
-        counts["jobs"] = {"$addToSet": "$job_id"}
+    counts = ROWS | ({"jobs": {"$addToSet": "$job_id"}} if shape.jobs else {})
     return [
         *usable_rows(rows_of(span, accounts), shape),
         {"$group": {"_id": "$account_id", **sums(shape), **counts}},
@@ -85,26 +84,15 @@ def figures_by_text(
     span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None
 ) -> list[Document]:
     """The same where ids of several types meet, or rows name no account but a job that has one."""
-    unnamed = rows_of(span) | {"account_id": None}
     named = rows_of(span, accounts)
     if accounts is None:
         named |= {"account_id": {"$ne": None}}
-    per_job = {"_id": {"account": "$account_id", "job": {"$ifNull": ["$job_id", None]}}}
+    job = {"$ifNull": ["$job_id", None]}
     stages: list[Document] = [
         *usable_rows(named, shape),
-        {"$group": {**per_job, **sums(shape), "rows": {"$sum": 1}}},
+        {"$group": {"_id": {"account": "$account_id", "job": job}, **sums(shape), **ROWS}},
         {"$project": {"account": "$_id.account", "job": "$_id.job", **SUMS_KEPT}},
-        {
-            "$unionWith": {
-                "coll": ledger,
-                "pipeline": [
-                    *usable_rows(unnamed, shape),
-                    {"$group": {"_id": "$job_id", **sums(shape), "rows": {"$sum": 1}}},
-                    *account_of_job("$_id", jobs),
-                    {"$project": {"account": 1, "job": "$_id", **SUMS_KEPT}},
-                ],
-            }
-        },
+        {"$unionWith": {"coll": ledger, "pipeline": by_job(span, shape, jobs)}},
         {
             "$group": {
                 "_id": {"account": text("$account"), "job": text("$job")},
@@ -116,8 +104,8 @@ def figures_by_text(
             "$group": {
                 "_id": "$_id.account",
                 "account": {"$min": "$account"},
-                **SUMMED_AGAIN,
                 "jobs": {"$sum": {"$cond": [{"$eq": ["$_id.job", None]}, 0, 1]}},
+                **SUMMED_AGAIN,
             }
         },
         {"$match": {"_id": {"$ne": None}}},
@@ -125,6 +113,17 @@ def figures_by_text(
     if accounts is not None:
         stages.append({"$match": {"_id": {"$in": list(accounts)}}})
     return stages
+
+
+def by_job(span: DaySpan, shape: Shape, jobs: str) -> list[Document]:
+    """The sums of the rows that name no account, a job each, with the account of that job."""
+    unnamed = rows_of(span) | {"account_id": None}
+    return [
+        *usable_rows(unnamed, shape),
+        {"$group": {"_id": "$job_id", **sums(shape), **ROWS}},
+        *account_of_job("$_id", jobs),
+        {"$project": {"account": 1, "job": "$_id", **SUMS_KEPT}},
+    ]
 
 
 def account_of_job(job_id: str, jobs: str) -> list[Document]:
@@ -184,6 +183,7 @@ def sums(shape: Shape) -> Document:
     return {kind: {"$sum": {"$cond": [{"$eq": ["$type", kind]}, amount, 0]}} for kind in COUNTED}
 
 
+ROWS: Document = {"rows": {"$sum": 1}}
 SUMS_KEPT: Document = dict.fromkeys((*COUNTED, "rows"), 1)
 SUMMED_AGAIN: Document = {name: {"$sum": f"${name}"} for name in (*COUNTED, "rows")}
 
@@ -296,3 +296,47 @@ def is_earlier(as_of: Any) -> Document:
     return {
         "$or": [{"$ne": [{"$type": "$as_of"}, "date"]}, {"$lt": ["$as_of", as_of]}],
     }
+
+
+def compared(
+    summaries: str,
+    day: str,
+    timezone: str,
+    accounts: Sequence[str] | None,
+    names: Sequence[str],
+) -> list[Document]:
+    """The stages after `as_summary` that leave one document a pair that differs.
+
+    `_id` null counts the pairs that agree: a day without rows agrees with zeros.
+    """
+    stored: Document = {"day": day}
+    if accounts is not None:
+        stored["account_id"] = {"$in": values_of(accounts)}
+    same = [
+        {"$eq": [f"$summary.{name}", {"$ifNull": [f"$ledger.{name}", default]}]}
+        for name, default in (*((name, 0) for name in names), ("timezone", timezone))
+    ]
+    sides = {"ledger": {"$max": "$ledger"}, "summary": {"$max": "$summary"}}
+    pair = {"$cond": [{"$and": same}, None, "$_id"]}
+    stored_side = [{"$match": stored}, {"$project": {"summary": "$$ROOT"}}]
+    return [
+        {"$project": {"ledger": "$$ROOT"}},
+        {"$unionWith": {"coll": summaries, "pipeline": stored_side}},
+        {"$group": {"_id": "$_id", **sides}},
+        {"$group": {"_id": pair, "pairs": {"$sum": 1}, **sides}},
+    ]
+
+
+def values_of(accounts: Sequence[str]) -> list[Any]:
+    """Every value under which documents can hold these accounts."""
+    return [one for account in accounts for one in candidates(account)]
+
+
+def in_transaction(session: ClientSession | None) -> bool:
+    """Whether this session has a transaction open."""
+    return session is not None and session.in_transaction
+
+
+def outer(session: ClientSession | None) -> ClientSession | None:
+    """The session whose transaction must see the driver's own error; None outside of one."""
+    return session if in_transaction(session) else None

@@ -1,0 +1,259 @@
+"""What a rebuild must know of the ledger before it writes: its days, late rows, odd rows."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson import ObjectId
+from pymongo.client_session import ClientSession
+
+from ledgerctl.domain.days import EARLIEST, LATEST
+from ledgerctl.domain.ids import text_of
+from ledgerctl.domain.summary import DaySpan, RefusedRow
+from ledgerctl.stores.codec import candidates, optional_id, to_id
+from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.daily import (
+    COUNTED,
+    INTEGERS,
+    WHOLE,
+    Shape,
+    account_of_job,
+    outer,
+    rows_of,
+    values_of,
+)
+
+DATES = {"$gte": EARLIEST, "$lte": LATEST}
+# One condition a type: only then does MongoDB go to the few keys there are in the index.
+NO_DATES: list[Document] = [
+    {"created_at": None},
+    {"created_at": {"$lt": EARLIEST}},
+    {"created_at": {"$gt": LATEST}},
+    *(
+        {"created_at": {"$type": kind}}
+        for kind in ("string", "number", "object", "binData", "objectId", "bool", "timestamp")
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The instants between which a row counts as recorded in a window; the end is excluded."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OddRows:
+    """What a day's, or the undated, rows hold that cannot simply be summed."""
+
+    usable: int = 0  # whole, but no int or long
+    recent: tuple[RefusedRow, ...] = ()  # recorded inside the window: one a refused account
+    others: int = 0  # rows left out that refuse nothing
+
+
+class DailyRows:
+    """The questions to the ledger; each is answered from an index wherever one can."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._ledger = mongo.collection("ledger")
+        self._jobs = mongo.collection("jobs")
+
+    def first_and_last(self, session: ClientSession) -> tuple[datetime, datetime] | None:
+        """The times of the ledger's first and last dated row; None when there is none."""
+        with self._mongo.reading("read the ledger's ends"):
+            ends = [
+                self._ledger.find_one(
+                    {"created_at": DATES},
+                    {"_id": 0, "created_at": 1},
+                    sort=[("created_at", way)],
+                    session=session,
+                )
+                for way in (1, -1)
+            ]
+        if ends[0] is None or ends[1] is None:
+            return None
+        return ends[0]["created_at"], ends[1]["created_at"]
+
+    def next_row_at(
+        self, start: datetime, end: datetime, session: ClientSession | None
+    ) -> datetime | None:
+        """The time of the first row that counts from `start` on and before `end`."""
+        with self._mongo.reading("read the ledger"):
+            found = self._ledger.find_one(
+                {"created_at": {"$gte": start, "$lt": end}, "type": {"$in": COUNTED}},
+                {"_id": 0, "created_at": 1},
+                sort=[("created_at", 1)],
+                session=session,
+            )
+        return None if found is None else found["created_at"]
+
+    def late_spans(
+        self, since: datetime, before: datetime, account: str | None, session: ClientSession
+    ) -> list[tuple[datetime, datetime]]:
+        """First and last time, an hour of UTC each, of rows recorded since then and dated before.
+
+        Recorded: recorded_at, else the time of an ObjectId `_id`, else created_at.
+        """
+        with self._mongo.reading("look for late rows"):
+            return [
+                (hour["first"], hour["last"])
+                for query in late_queries(since, before, account)
+                for hour in self._ledger.aggregate(
+                    [{"$match": query}, BY_HOUR], session=session, allowDiskUse=True
+                )
+            ]
+
+    def undated_rows(
+        self, window: Recorded, accounts: Sequence[str] | None, session: ClientSession
+    ) -> OddRows:
+        """The rows that would count, had they a date."""
+        query: Document = {"$or": NO_DATES, "type": {"$in": COUNTED}}
+        return self._odd(query, window, accounts, session, usable=False)
+
+    def odd_rows(
+        self,
+        span: DaySpan,
+        window: Recorded,
+        accounts: Sequence[str] | None,
+        session: ClientSession,
+    ) -> OddRows:
+        """The rows of a day whose amount is no int or long; an index alone answers."""
+        query = rows_of(span) | {"amount": {"$not": INTEGERS}}
+        return self._odd(query, window, accounts, session, usable=True)
+
+    def _odd(
+        self,
+        query: Document,
+        window: Recorded,
+        accounts: Sequence[str] | None,
+        session: ClientSession | None,
+        *,
+        usable: bool,
+    ) -> OddRows:
+        pipeline = odd_groups(query, window, accounts, self._jobs.name, usable=usable)
+        with self._mongo.reading("look for rows that cannot be summed", outer(session)):
+            groups = list(self._ledger.aggregate(pipeline, session=session, allowDiskUse=True))
+        return odd_rows_of(groups, accounts, dated=usable)
+
+    def shape(
+        self, span: DaySpan, *, odd: bool, session: ClientSession | None, jobs: bool = True
+    ) -> Shape:
+        """How a day is to be grouped: by text as soon as its account ids are of several kinds."""
+        found = []
+        with self._mongo.reading("read the ledger's accounts", outer(session)):
+            for kind in KINDS_OF_ID:
+                query = {"account_id": kind, "created_at": {"$gte": span.start, "$lt": span.end}}
+                if self._ledger.find_one(query, {"_id": 1}, session=session) is not None:
+                    found.append(kind)
+        by_text = len(found) > 1 or None in found
+        return Shape(odd=odd, by_text=by_text, jobs=jobs)
+
+
+# Text, numbers, ObjectIds, and rows that name no account.
+KINDS_OF_ID: tuple[Any, ...] = (
+    {"$type": "string"},
+    {"$type": "number"},
+    {"$type": "objectId"},
+    None,
+)
+
+
+BY_HOUR: Document = {
+    "$group": {
+        "_id": {"$dateTrunc": {"date": "$created_at", "unit": "hour"}},
+        "first": {"$min": "$created_at"},
+        "last": {"$max": "$created_at"},
+    }
+}
+
+
+def late_queries(since: datetime, before: datetime, account: str | None) -> list[Document]:
+    """The ways in which a row dated before can have been recorded since then.
+
+    By recorded_at, else by the time of an ObjectId `_id`, else by created_at.
+    """
+    dated = {"$gte": EARLIEST, "$lt": before}
+    base: Document = {"type": {"$in": COUNTED}, "created_at": dated}
+    if account is not None:
+        base["account_id"] = {"$in": [*candidates(account), None]}
+    unrecorded = {"recorded_at": {"$not": {"$type": "date"}}}
+    queries = [
+        base | {"recorded_at": {"$gte": since}},
+        base | unrecorded | {"_id": {"$gte": ObjectId.from_datetime(since)}},
+    ]
+    if since < before:
+        created = {"_id": {"$not": {"$type": "objectId"}}, "created_at": dated | {"$gte": since}}
+        queries.append(base | unrecorded | created)
+    return queries
+
+
+def odd_groups(
+    query: Document,
+    window: Recorded,
+    accounts: Sequence[str] | None,
+    jobs: str,
+    *,
+    usable: bool,
+) -> list[Document]:
+    """The stages that count odd rows by account: `usable` says whether one may be whole."""
+    if accounts is not None:
+        query = query | {"account_id": {"$in": [*values_of(accounts), None]}}
+    named: Document = {"$ne": [{"$ifNull": ["$account_id", None]}, None]}
+    return [
+        {"$match": query},
+        {
+            "$group": {
+                "_id": {
+                    "account": {"$ifNull": ["$account_id", None]},
+                    "job": {"$cond": [named, None, {"$ifNull": ["$job_id", None]}]},
+                    "usable": WHOLE if usable else {"$literal": False},
+                    "recent": recorded_in(window),
+                },
+                "rows": {"$sum": 1},
+                "row": {"$first": "$_id"},
+            }
+        },
+        *account_of_job("$_id.job", jobs),
+    ]
+
+
+def recorded_in(window: Recorded) -> Document:
+    """Whether a row was recorded inside the window, by whichever time stands for it."""
+    created = {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}
+    generated = {"$cond": [{"$eq": [{"$type": "$_id"}, "objectId"]}, {"$toDate": "$_id"}, created]}
+    recorded = {"$cond": [{"$eq": [{"$type": "$recorded_at"}, "date"]}, "$recorded_at", generated]}
+    return {
+        "$let": {
+            "vars": {"at": recorded},
+            "in": {"$and": [{"$gte": ["$$at", window.start]}, {"$lt": ["$$at", window.end]}]},
+        }
+    }
+
+
+def odd_rows_of(
+    groups: Iterable[Document], accounts: Sequence[str] | None, *, dated: bool
+) -> OddRows:
+    """Sort out groups of odd rows: usable, refusing their account, or merely left out."""
+    usable, others = 0, 0
+    refused: dict[str, RefusedRow] = {}
+    for group in groups:
+        key = group["_id"]
+        account = text_of(
+            optional_id(key["account"] if key["account"] is not None else group["account"])
+        )
+        if accounts is not None and account not in accounts:
+            continue
+        if key["usable"]:
+            usable += group["rows"]
+        elif key["recent"] and account is not None:
+            why = "its amount cannot be summed" if dated else "it has no usable date"
+            before = refused[account].rows if account in refused else 0
+            row_id = to_id(group["row"]).text
+            refused[account] = RefusedRow(account, row_id, why, before + group["rows"])
+        else:
+            others += group["rows"]
+    return OddRows(usable, tuple(refused.values()), others)
