@@ -235,6 +235,36 @@ def restore(
     return restored(done, operation_id=operation.id)
 
 
+@command(app, "review", effect=Effect.LOOP)
+@selecting(LIMIT)
+def review(session: Session, chosen: Chosen) -> Report:
+    """Go through dead letters one at a time: a key requeues, releases or skips each.
+
+    Keys: r requeue, l release, s skip, b back, u undo the last, q quit.
+
+    Example: ledgerctl dead review --verdict retryable
+    """
+    from ledgerctl.cli.dead_review import require_terminal
+    from ledgerctl.cli.dead_review import review as sit
+    from ledgerctl.domain.dead import select
+    from ledgerctl.operations.dead import leased, look
+    from ledgerctl.render.views.dead import reviewed
+
+    session.permit()
+    require_terminal()
+    session.consent(["review dead letters", session.place()], count=0, bulk=False)
+    session.stores.dead_letters.require()
+    with leased(session.stores, operator=session.settings.operator, needed=False):
+        pass  # puts back what a dead owner passed over
+    plan = None if chosen.plan is None else read_any_plan(chosen.plan)
+    wanted = selection(session, chosen, plan)
+    found = select(look(session.stores), wanted, Action.RELEASE).moving
+    if not found:
+        session.note("no dead letter to review")
+        return reviewed({"operation_id": None, "requeued": 0, "released": 0, "skipped": 0})
+    return reviewed(sit(session, found, RequeuePolicy()))
+
+
 # --- requeue and release -------------------------------------------------------------------
 
 
@@ -364,11 +394,12 @@ def plan_of(session: Session, options: dict[str, Any]) -> dict[str, Any]:
 
 def server_now(session: Session) -> datetime:
     """The Redis server's time, or this machine's, said once."""
-    now = session.stores.queues.now(session.now)
+    own = session.clock()
+    now = session.stores.queues.now(own)
     if session.stores.queues.clock_is_own:
         session.note("the server's clock may not be asked: times are by this machine's clock")
-    elif abs(now - session.now) > CLOCK_SKEW:
-        session.note(f"this machine's clock is off by {(session.now - now).total_seconds():.1f} s")
+    elif abs(now - own) > CLOCK_SKEW:
+        session.note(f"this machine's clock is off by {(own - now).total_seconds():.1f} s")
     return now
 
 

@@ -126,6 +126,10 @@ class Session:
         """Why the operator does it."""
         return self.words.reason
 
+    def clock(self) -> datetime:
+        """This machine's time now; for what waits on people, `now` is when the command began."""
+        return milliseconds(datetime.now(UTC))
+
     # what people read besides the result
 
     @property
@@ -168,6 +172,21 @@ class Session:
         """Say something only with --verbose."""
         if self.words.verbose:
             self.note(text)
+
+    def show(self, report: "Report") -> None:
+        """Print a page on stderr while a question is open; the result itself goes to stdout."""
+        from ledgerctl.render.color import use_color
+        from ledgerctl.render.emit import emit
+
+        emit(
+            report,
+            format="table",
+            fields=None,
+            out=sys.stderr,
+            err=sys.stderr,
+            color=use_color(cast(Any, self.words.color), os.environ, is_terminal(sys.stderr)),
+            width=terminal_width(),
+        )
 
     def progress(self, text: str) -> None:
         """Show how far a long step is, on a terminal's stderr only."""

@@ -383,7 +383,7 @@ class Pick(NamedTuple):
 # --- chunks --------------------------------------------------------------------------------
 
 CHUNK_LETTERS = 250
-CHUNK_SPAN = 500  # entries of the list, those that stay included
+CHUNK_SPAN = 300  # entries of the list, those that stay included
 CHUNK_BYTES = 256_000
 SCATTERED_LETTERS = 100  # each costs a walk along the list
 
@@ -409,7 +409,7 @@ class Way(StrEnum):
     SET_ASIDE = "set aside"  # from the head on; those that stay wait on a list of their own
 
 
-def way(found: Sequence[bytes], picks: Sequence[Pick], *, leased: bool) -> Way:
+def best_way(found: Sequence[bytes], picks: Sequence[Pick], *, leased: bool) -> Way:
     """The way that holds the server shortest: see `Way`. Only a leased run may pass letters over."""
     if not picks:
         return Way.KEEP

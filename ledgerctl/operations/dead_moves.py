@@ -14,9 +14,9 @@ from ledgerctl.domain.dead import (
     Piece,
     RequeuePolicy,
     Way,
+    best_way,
     pieces,
     runs,
-    way,
 )
 from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, OutcomeUnknown, StoreBusy
 from ledgerctl.stores.connections import Stores
@@ -75,11 +75,11 @@ class Move:
     lease: Lease | None = None
     stopping: Callable[[], bool] = lambda: False
     progress: Callable[[int], None] = lambda _count: None
+    way: Way | None = None  # by the letters, unless given
+    chunk: int = 0  # the number of the last chunk
     outcome: Moved = field(default_factory=Moved)
-    _chunk: int = 0
     _astray: list[Pick] = field(default_factory=list)  # not where they were: looked for at the end
     _handled: int = 0  # letters of the list that are gone from their places, by us or others
-    _way: Way = Way.KEEP
 
     def run(self) -> Moved:
         """Take them all; trouble before the first change is raised, later trouble is kept."""
@@ -96,16 +96,17 @@ class Move:
         key = self.stores.dead_letters.key
         near = [pick for pick in self.picks if pick.letter.key == key]
         self._astray = [pick for pick in self.picks if pick.letter.key != key]
-        self._way = way(self.found, near, leased=self.lease is not None)
+        if self.way is None:
+            self.way = best_way(self.found, near, leased=self.lease is not None)
         try:
-            for chunk, piece in self._archived(pieces(self.found, near, self._way)):
+            for chunk, piece in self._archived(pieces(self.found, near, self.way)):
                 if self._must_stop():
                     return
                 self._take(chunk, piece)
                 self.progress(len(self.outcome.taken))
             self._find_astray()
         finally:
-            if self._way is Way.SET_ASIDE and not self._lost():
+            if self.way is Way.SET_ASIDE and not self._lost():
                 self.stores.dead_letters.put_back(
                     self.stores.dead_letters.passed_key(self.operation_id)
                 )
@@ -148,8 +149,8 @@ class Move:
             raise StoreBusy(error.message, hint=error.hint) from None
 
     def _next_chunk(self) -> int:
-        self._chunk += 1
-        return self._chunk
+        self.chunk += 1
+        return self.chunk
 
     # taking
 
@@ -176,7 +177,7 @@ class Move:
     def _try(self, chunk: int, piece: Piece) -> Sequence[int]:
         """Run the script of this piece; the numbers of the letters that are not there."""
         store = self.stores.dead_letters
-        if self._way is Way.SCATTER:
+        if self.way is Way.SCATTER:
             places = [max(0, pick.letter.index - self._handled) for pick in piece.picks]
             return store.take_scattered(
                 self.operation_id, chunk, piece.picks, key=store.key, places=places
@@ -186,7 +187,7 @@ class Move:
             chunk,
             piece.picks,
             span=piece.span,
-            set_aside=self._way is Way.SET_ASIDE,
+            set_aside=self.way is Way.SET_ASIDE,
         )
 
     def _pass_over(self, piece: Piece) -> None:
@@ -196,7 +197,7 @@ class Move:
 
     def _pass_unwanted(self) -> None:
         """Set aside what stands at the head and is not wanted; others have changed the list."""
-        if self._way is not Way.SET_ASIDE:
+        if self.way is not Way.SET_ASIDE:
             return
         head = self.stores.dead_letters.head(CHUNK_SPAN)
         taken = {pick.order for pick in self.outcome.taken}

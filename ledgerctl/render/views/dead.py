@@ -200,6 +200,12 @@ def restored(found: Restored, *, operation_id: str | None) -> Report:
     return record(document, columns=RESTORE_COLUMNS, foot=(said,), exit_code=found.exit_code)
 
 
+def reviewed(counts: Mapping[str, Any]) -> Report:
+    """What a review decided."""
+    kinds = [Column(key, kind=Kind.ID if key == "operation_id" else Kind.COUNT) for key in counts]
+    return record(dict(counts), columns=kinds)
+
+
 def trouble(error: LedgerctlError, exit_code: int) -> dict[str, Any]:
     """What ended an operation early."""
     return {
