@@ -58,7 +58,9 @@ Timeout = Annotated[
 
 @command(app, "stats")
 def stats(session: Session) -> Report:
-    """Count the lists: what is due, what waits and until when, what each worker has in hand.
+    """Count what is due, what waits, and what workers have in hand.
+
+    Shows also when the next job comes due, and what lies among the dead letters.
 
     Examples: ledgerctl queue stats
               ledgerctl queue stats -o json
@@ -75,7 +77,9 @@ def list_entries(
     which: Annotated[ListName, typer.Argument(help="Which list.", show_default=False)],
     limit: Limit = SHOWN,
 ) -> Report:
-    """List the entries of one list from its head on, as they stand; nothing is moved.
+    """List the entries of one list, from its head on.
+
+    Nothing is moved. What cannot be read is shown with the reason.
 
     Examples: ledgerctl queue list retry --limit 0
               ledgerctl queue list processing -o csv
@@ -106,7 +110,7 @@ def push(
         ),
     ] = None,
 ) -> Report:
-    """Count one more failure of a job: to the tail of retry, or to the dead letters at the cap.
+    """Do what a failing worker does: count, then retry or dead letter.
 
     The count found is that of the job's entry on processing, which is moved, else on retry,
     which is rewritten in place, else 0. One more is used in min(base * 2^attempts, max) and
@@ -204,7 +208,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
         operation.exit_code = ending_code(session, trouble)
         count_all(queue, operation.counts)
     if session.stop.requested:
-        session.note("stopped; the same command goes on")
+        session.note(f"stopped {where_stopped(queue, handler)}; the same command goes on")
     return worked_report(
         queue.tally, operation_id=operation.id, trouble=trouble, code=operation.exit_code
     )
@@ -226,9 +230,9 @@ def recover(
         typer.Option("--force", help="Also lists without any lease. A live worker's list never."),
     ] = False,
 ) -> Report:
-    """Put what dead workers had in hand back on the retry queue, byte for byte.
+    """Put back on retry what dead workers had in hand.
 
-    Dead is a worker whose lease was last renewed longer ago than --older-than, by the MongoDB
+    Entries go back byte for byte. Dead is a worker whose lease was last renewed longer ago than --older-than, by the MongoDB
     server's clock. A live worker's job is never recovered, however long its handler runs.
 
     Examples: ledgerctl queue recover --older-than 10m --dry-run
@@ -257,17 +261,25 @@ def recover(
     return recovered_report(found, outcome, operation_id=operation.id, dry_run=False)
 
 
+def where_stopped(queue: "RetryQueue", handler: "Handler") -> str:
+    """Whether the job in hand was finished or put back, or there was none."""
+    if queue.tally.put_back:
+        return "at once: the job in hand was put back"
+    said = isinstance(handler.tick, StopSaid) and handler.tick.said
+    return "after the job in hand was finished" if said else "between two jobs"
+
+
 class StopSaid:
     """Says once, while a handler runs, what a first signal does."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._said = False
+        self.said = False
 
     def __call__(self) -> None:
         """Say it, if a signal came and it was not said yet."""
-        if self._session.stop.requested and not self._said:
-            self._said = True
+        if self._session.stop.requested and not self.said:
+            self.said = True
             self._session.say(
                 "stopping: the job in hand is finished first;"
                 " a second signal ends its handler at once and puts the job back"

@@ -91,6 +91,13 @@ class Lookout:
         self._fingerprints, self._quiet = Fingerprints(), None
 
     def _onward(self, now: datetime) -> Candidate | None:
+        try:
+            return self._next_due_of_pass(now)
+        except BaseException:
+            self._entries = None  # half a pass says nothing of the rest
+            raise
+
+    def _next_due_of_pass(self, now: datetime) -> Candidate | None:
         for raw in self._entries or ():
             self._position += 1
             due = self._due_time(raw)

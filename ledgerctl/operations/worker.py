@@ -174,7 +174,7 @@ class RetryQueue:
 
     def advance(self) -> Delivery | Passed | None:
         """One step of `take`: a job in hand, an entry passed, None for nothing due."""
-        candidate = self._lookout.next(self.now())
+        candidate = self.persist(lambda: self._lookout.next(self.now()))
         if candidate is None:
             return None
         if not self._lists.take(self.worker, candidate.raw, within=candidate.within):
@@ -206,12 +206,15 @@ class RetryQueue:
     def wait(self, stopping: Callable[[], bool] = lambda: False) -> None:
         """Sleep until the next due time that was seen or a change of the list's length, at most 5 s."""
         due = self._lookout.next_due
-        pause_s = IDLE_S if due is None else (due - self.now()).total_seconds()
+        pause_s = IDLE_S if due is None else (due - self.persist(self.now)).total_seconds()
         deadline = time.monotonic() + min(max(pause_s, 0.0), IDLE_S)
         while not stopping() and (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(POLL_S, left_s))
-            if self.stores.queues.length(self.stores.settings.keys.retry) != self._lookout.length:
+            if self.persist(self._length) != self._lookout.length:
                 return
+
+    def _length(self) -> int:
+        return self.stores.queues.length(self.stores.settings.keys.retry)
 
     # answering
 
@@ -269,7 +272,7 @@ class RetryQueue:
             time.sleep(PAUSE_S)
 
     def _push(self, delivery: Delivery, error: str) -> Pushed:
-        now = self.now()
+        now = self.persist(self.now)
         after = failure(delivery.attempts, policy=self._policy, now=now)
         new = failed(
             delivery.raw,

@@ -24,7 +24,7 @@ from ledgerctl.stores.connections import Stores
 from tests.builders import make_entry, make_job, make_row
 from tests.conftest import Runner
 from tests.proxy import Fault, Plan, proxied
-from tests.servers import wait_until
+from tests.servers import SessionServers, wait_until
 
 CHAOS_S = float(os.environ.get("LEDGERCTL_TEST_CHAOS_S", "6"))  # the full run: 60
 CHAOS_JOBS = int(os.environ.get("LEDGERCTL_TEST_CHAOS_JOBS", "400"))  # the full run: 5000
@@ -174,10 +174,9 @@ def test_a_first_signal_lets_the_job_in_hand_finish(
     assert worker.returncode == code
     assert out == b"ran\tsucceeded\n1\t1\n"
     assert b"the job in hand is finished first" in err
+    assert b"stopped after the job in hand was finished; the same command goes on" in err
     assert lists_of(redis_client) == {RETRY: [make_entry("job-2")]}
-    assert (stores.mongo.collection("jobs").find_one({"_id": "job-1"}) or {})[
-        "status"
-    ] == "succeeded"
+    assert status(stores, "job-1") == "succeeded"
 
 
 def test_a_second_signal_ends_the_handler_at_once_and_puts_the_job_back(
@@ -211,6 +210,31 @@ def test_a_signal_ends_an_idle_watcher_at_once(
         worker.send_signal(signal.SIGINT)
         worker.communicate(timeout=10)
     assert worker.returncode == 130
+
+
+# outages
+
+
+def test_a_watcher_rides_through_a_restart_of_redis(
+    servers: SessionServers, stores: Stores, environment: dict[str, str], redis_client: Redis
+) -> None:
+    seed(stores, "job-1", "job-2")
+    redis_client.rpush(RETRY, make_entry("job-1"))
+    with working(environment, "true", "--watch", "-o", "json") as worker:
+        wait_until(lambda: status(stores, "job-1") == "succeeded")
+        redis_client.client_kill_filter(skipme=True, _type="normal")
+        redis_client.client_pause(3_500)  # longer than a reply is waited for
+        time.sleep(4)
+        redis_client.rpush(RETRY, make_entry("job-2"))
+        wait_until(lambda: status(stores, "job-2") == "succeeded")
+        worker.send_signal(signal.SIGTERM)
+        out, _ = worker.communicate(timeout=30)
+    assert json.loads(out)["succeeded"] == 2
+    assert lists_of(redis_client) == {}
+
+
+def status(stores: Stores, job: str) -> Any:
+    return (stores.mongo.collection("jobs").find_one({"_id": job}) or {})["status"]
 
 
 # waiting
@@ -301,6 +325,31 @@ def test_workers_killed_at_random_lose_no_job_and_pay_nobody_twice(
     drain(run, environment, redis_client)
     assert standing(redis_client).keys() == {job for job, net in nets(stores).items() if net == 0}
     assert not list(Audit(stores, Scope()).findings())
+
+
+def test_a_live_workers_long_job_stays_while_its_dead_neighbours_is_recovered(
+    stores: Stores, run: Runner, environment: dict[str, str], redis_client: Redis
+) -> None:
+    seed(stores, "job-1", "job-2")
+    redis_client.rpush(RETRY, make_entry("job-1"), make_entry("job-2"))
+    with (
+        working(environment, "sleep 60", "--once"),
+        working(environment, "sleep 60", "--once") as dead,
+    ):
+        wait_until(lambda: len(redis_client.keys("jobs:processing:*")) == 2)
+        dead.kill()
+        dead.communicate()
+        time.sleep(7)
+        before = lists_of(redis_client)
+        found = run("queue", "recover", "--older-than", "5s", "--yes", "-o", "json").json()
+        after = lists_of(redis_client)
+    gone = next(one["worker"] for one in found["workers"] if one["left"] is None)
+    alive = next(one["worker"] for one in found["workers"] if one["left"] == "live")
+    assert found["recovered"] == 1
+    assert after == {
+        RETRY: before[f"jobs:processing:{gone}"],
+        f"jobs:processing:{alive}": before[f"jobs:processing:{alive}"],
+    }
 
 
 def killed_for(duration_s: float, environment: dict[str, str], handler: str) -> int:

@@ -518,6 +518,26 @@ def test_a_standalone_server_is_worked_all_the_same(
     assert standalone_stores.outbox.has("job-2:refund")
 
 
+def test_the_rights_of_the_contract_are_enough(
+    invoke: Invoker, stores: Stores, redis_client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = ["+@list", "+type", "+scan", "+eval", "+evalsha", "+script|load", "-@blocking"]
+    redis_client.acl_setuser(
+        "least", enabled=True, passwords=["+pw"], keys=["jobs:*"], commands=["-@all", *allowed]
+    )
+    url = os.environ["LEDGERCTL_REDIS_URL"].replace("redis://", "redis://least:pw@")
+    monkeypatch.setenv("LEDGERCTL_REDIS_URL", url)
+    try:
+        seed(stores, "job-1", "job-2")
+        redis_client.rpush(MINE, make_entry("job-1", attempts=4), make_entry("job-2"))
+        assert push(invoke)["to"] == "dead_letter"
+        assert recover(invoke, "--force")["recovered"] == 1
+        assert work(invoke, "true")["succeeded"] == 1
+        assert invoke("queue", "stats", "-o", "json").json()["dead_letter"]["depth"] == 1
+    finally:
+        redis_client.acl_deluser("least")
+
+
 def test_a_read_only_replica_is_exit_3_and_nothing_is_written(
     servers: SessionServers,
     valkey: Server,
