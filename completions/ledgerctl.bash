@@ -32,6 +32,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
     'dead restore') options='--dry-run --reason --yes --confirm --expect' plain='@operation'
       values='--reason=- --confirm=- --expect=-' ;;
+    'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --yes --confirm' plain='@job'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --confirm=-' ;;
     'queue stats') options='' plain='-'
       values='' ;;
     'queue list') options='--limit' plain='retry,dead-letter,processing'
@@ -42,6 +44,12 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--exec=- --max-jobs=- --timeout=- --confirm=-' ;;
     'queue recover') options='--older-than --force --dry-run --reason --yes --confirm --expect' plain='-'
       values='--older-than=- --reason=- --confirm=- --expect=-' ;;
+    'summary rebuild') options='--days --from --to --account --no-late --metrics-file --dry-run --reason --yes --confirm' plain='-'
+      values='--days=- --from=- --to=- --account=@account --metrics-file=@file --reason=- --confirm=-' ;;
+    'summary drift') options='--days --from --to --account' plain='-'
+      values='--days=- --from=- --to=- --account=@account' ;;
+    'summary show') options='--days --from --to' plain='@account'
+      values='--days=- --from=- --to=-' ;;
     'inbox audit') options='--lookup' plain='-'
       values='--lookup=-' ;;
     'inbox stuck') options='--older-than --limit' plain='-'
@@ -106,8 +114,9 @@ _ledgerctl_commands() { # the commands of a noun
   case $1 in
     balance) echo 'show,replay,list,grant' ;;
     job) echo 'show,list,charge,refund,reclaim' ;;
-    dead) echo 'list,show,stats,requeue,release,restore' ;;
+    dead) echo 'list,show,stats,requeue,release,restore,review' ;;
     queue) echo 'stats,list,push,work,recover' ;;
+    summary) echo 'rebuild,drift,show' ;;
     inbox) echo 'audit,stuck,list,show,retry,settle,consume' ;;
     ledger) echo 'audit,repair,correct' ;;
     db) echo 'init,roles' ;;
