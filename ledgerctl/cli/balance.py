@@ -1,12 +1,15 @@
 """`ledgerctl balance`: show, replay and explain balances; grant credits."""
 
+import sys
+from dataclasses import replace
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import Account, At, From, Limit, To, moment, window
-from ledgerctl.cli.session import Session
+from ledgerctl.cli.session import Session, is_terminal
 from ledgerctl.domain.numbers import parse_whole
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
@@ -82,6 +85,71 @@ def balances(
     bound = None if below is None else parse_whole(below, name="--below")
     found = look(session.stores, at=moment(session, at), below=bound)
     return views.balances(found, limit)
+
+
+class StoryFormat(StrEnum):
+    """How a story is told; json is the same as `-o json`."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    JSON = "json"
+
+
+@command(app, "explain")
+def explain(
+    session: Session,
+    account: Account,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", help="Only this job.", metavar="JOB", show_default=False),
+    ] = None,
+    since: From = None,
+    until: To = None,
+    told: Annotated[
+        StoryFormat | None,
+        typer.Option("--format", help="How it is told; json is -o json.", show_default="text"),
+    ] = None,
+) -> Report:
+    """Explain a balance job by job: what was charged, came back or was taken again, and why.
+
+    The figures add up to the balance. What is odd is called out with the command that heals it. A
+    long story is told by day or month, with the odd jobs singled out.
+
+    Examples: ledgerctl balance explain acct-7
+              ledgerctl balance explain acct-7 --job job-42 --format markdown
+              ledgerctl balance explain acct-7 --from 2026-03-01 --format html > acct-7.html
+    """
+    from ledgerctl.operations import explain as stories
+    from ledgerctl.render.views.explain import explain as view
+
+    choose_format(session, told)
+    lower, upper = window(session, since, until)
+    bounds = {"zone": session.zone, "since": lower, "before": upper}
+    if job is not None:
+        story = stories.explain_job(session.stores, account, job, **bounds)
+    else:
+        story = stories.explain(session.stores, account, **bounds, progress=session.progress)
+    return view(story, format=told or StoryFormat.TEXT, chart=draws_charts(session))
+
+
+def choose_format(session: Session, told: StoryFormat | None) -> None:
+    """Make `--format json` the same as `-o json`, and refuse two formats at once."""
+    if told is StoryFormat.JSON:
+        if session.words.output not in {None, "json"}:
+            raise UsageError(f"--format json and -o {session.words.output} contradict each other")
+        session.words = replace(session.words, output="json")
+    elif told in {StoryFormat.MARKDOWN, StoryFormat.HTML}:
+        if session.words.output in {"json", "jsonl", "csv"}:
+            raise UsageError(f"--format {told} and -o {session.words.output} contradict each other")
+        session.words = replace(session.words, output="plain")
+
+
+def draws_charts(session: Session) -> bool:
+    """Whether a person at a terminal that has block characters reads the result."""
+    encoding = getattr(sys.stdout, "encoding", None) or ""
+    is_unicode = encoding.lower().replace("-", "").startswith("utf")
+    return session.format == "table" and is_unicode and is_terminal(sys.stdout)
 
 
 @command(app, "grant", effect=Effect.CHANGE)

@@ -18,6 +18,7 @@ from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
 from ledgerctl.render.views.job import amount_value
+from ledgerctl.render.words import rows
 
 SHOW_COLUMNS = (
     Column("account_id", kind=Kind.ID),
@@ -84,11 +85,6 @@ def balance_notes(found: Balance) -> list[str]:
             " --at now leaves them out"
         )
     return notes
-
-
-def rows(count: int) -> str:
-    """A number of rows in words."""
-    return "1 row" if count == 1 else f"{count} rows"
 
 
 def found_code(unusable: Sized) -> int:

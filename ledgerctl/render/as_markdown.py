@@ -1,0 +1,136 @@
+"""A balance's story as Markdown for a ticket; data stands in it letter for letter."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ledgerctl.domain.explain import Line, Oddity, Story, signed
+from ledgerctl.render.text import visible
+from ledgerctl.render.words import as_of, credits, figures, period_words, remarks
+
+# What Markdown or the HTML in it would act upon; escaped anywhere, so that no position matters.
+_ACTIVE: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&@:])")
+_PERIOD_NAMES: Final = (
+    "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
+    "balance",
+)  # fmt: skip
+
+
+def escaped(text: str) -> str:
+    """Anybody's text, so that Markdown shows it as it stands, on one line."""
+    return _ACTIVE.sub(r"\\\1", visible(text))
+
+
+def code(text: str) -> str:
+    """A command in backticks, fenced by more of them than it holds."""
+    shown = visible(text)
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", shown)), default=0) + 1)
+    room = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{room}{shown}{room}{fence}".replace("|", "\\|")
+
+
+def markdown(story: Story) -> Iterator[str]:
+    """The whole story: summary, figures, what is odd, a section a job or a table of periods."""
+    yield f"# {title(story)}"
+    yield ""
+    yield f"**{credits(story.book.closing)}** {escaped(as_of(story))}"
+    yield ""
+    yield from table(
+        ("", "credits"), [(escaped(name), str(value)) for name, value in figures(story)], "-r"
+    )
+    yield from remark_lines(story)
+    yield from oddity_lines(story)
+    yield from period_section(story) if story.is_long else job_sections(story)
+    if story.unusable:
+        yield "## Not in any sum"
+        yield ""
+        yield from (
+            f"- {escaped(row.row_id)} holds {escaped(row.amount)}: {escaped(row.why)}"
+            for row in story.unusable
+        )
+
+
+def title(story: Story) -> str:
+    """The heading of the page."""
+    if story.job_id is not None:
+        return f"Job {escaped(story.job_id)} of account {escaped(story.account_id)}"
+    return f"Balance of {escaped(story.account_id)}"
+
+
+def remark_lines(story: Story) -> Iterator[str]:
+    """What lies outside the figures."""
+    for remark in remarks(story):
+        yield f"> {escaped(remark)}"
+        yield ""
+
+
+def oddity_lines(story: Story) -> Iterator[str]:
+    """What is odd, and what heals it."""
+    if not story.oddities:
+        return
+    yield f"## What is odd ({story.oddities_total})"
+    yield ""
+    for one in story.oddities:
+        job = f"job {escaped(one.job_id)}: " if one.job_id is not None else ""
+        yield f"- {job}{oddity(one)}"
+    if story.oddities_total > len(story.oddities):
+        yield f"- {story.oddities_total - len(story.oddities)} more: see `ledgerctl ledger audit`"
+    yield ""
+
+
+def oddity(one: Oddity) -> str:
+    """One odd thing in a line."""
+    return escaped(one.sentence) + (f"; {code(one.command)}" if one.command else "")
+
+
+def job_sections(story: Story) -> Iterator[str]:
+    """A section a job, then the rows without a job."""
+    for job in story.jobs:
+        yield f"## Job {escaped(job.job_id)}"
+        yield ""
+        yield escaped(job.ending)
+        yield ""
+        yield from line_table(job.lines)
+        if job.oddities:
+            yield from (f"- {oddity(one)}" for one in job.oddities)
+            yield ""
+    if story.others:
+        yield "## Without a job"
+        yield ""
+        yield from line_table(story.others)
+
+
+def line_table(lines: Sequence[Line]) -> Iterator[str]:
+    """The rows' sentences with amount and balance."""
+    cells = [
+        (
+            escaped(one.sentence),
+            signed(one.entry.amount) if isinstance(one.entry.amount, int) else "?",
+            str(one.balance),
+        )
+        for one in lines
+    ]
+    if cells:
+        yield from table(("what happened", "amount", "balance"), cells, "-rr")
+
+
+def period_section(story: Story) -> Iterator[str]:
+    """A table of days or months."""
+    yield "## Over time"
+    yield ""
+    yield escaped(period_words(story))
+    yield ""
+    cells = [
+        (one.name, *(str(getattr(one, name)) for name in _PERIOD_NAMES))
+        for one in story.book.periods()
+    ]
+    yield from table(("period", *_PERIOD_NAMES), cells, "-" + "r" * len(_PERIOD_NAMES))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
+    """A Markdown table with a blank line after it; `align` is a character a column, r for right."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'|'.join('---:' if one == 'r' else '---' for one in align)}|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""

@@ -1,0 +1,86 @@
+"""What every format of a balance's story says in the same words: heading, figures, remarks."""
+
+from ledgerctl.domain.explain import DAYS_MAX, Story, date_words
+from ledgerctl.domain.rows import ORDER, RowType
+from ledgerctl.domain.times import format_time
+
+NAMES_OF_TYPES = {
+    RowType.GRANT: "grants",
+    RowType.CHARGE: "charges",
+    RowType.REFUND: "refunds",
+    RowType.RECLAIM: "charges taken again",
+    RowType.CORRECTION: "corrections",
+}
+
+
+def heading(story: Story) -> str:
+    """Whose balance, how much, and as of when."""
+    if story.job_id is not None:
+        return (
+            f"Job {story.job_id} of account {story.account_id}: its rows come to"
+            f" {credits(story.book.closing)}"
+        )
+    return f"Account {story.account_id}: balance {credits(story.book.closing)} {as_of(story)}"
+
+
+def as_of(story: Story) -> str:
+    """The moment that the balance holds for."""
+    if story.before is not None:
+        return f"before {date_words(story.before, story.zone)}"
+    return f"as of {date_words(story.as_of, story.zone)}"
+
+
+def credits(amount: int) -> str:
+    """An amount with its unit."""
+    return f"{amount} credit" if abs(amount) == 1 else f"{amount} credits"
+
+
+def figures(story: Story) -> list[tuple[str, int]]:
+    """The figures that add up to the balance; of one job: to its net, then to the balance."""
+    book = story.book
+    found = [
+        (f"{count} {NAMES_OF_TYPES.get(RowType(name), name)}" if name in ORDER else other(count, name),
+         book.by_type.get(name, 0))
+        for name, count in sorted(book.count_by_type.items(), key=lambda one: (ORDER.get(one[0], 9), one[0]))
+    ]  # fmt: skip
+    if story.since is not None and story.job_id is None:
+        found.insert(0, (f"balance before {date_words(story.since, story.zone)}", book.opening))
+    if story.account_balance is not None:
+        found.append(("this job", book.closing))
+        found.append(("everything else", story.account_balance - book.closing))
+        found.append(("balance of the account", story.account_balance))
+        return found
+    return [*found, ("balance", book.closing)]
+
+
+def other(count: int, name: str) -> str:
+    """Rows of a type that this program does not know."""
+    return f"{count} of the unknown type {name}" if name else f"{count} without a type"
+
+
+def period_words(story: Story) -> str:
+    """What the table of a long story shows, and how to see more."""
+    unit = "day" if len(story.book.days) <= DAYS_MAX else "month"
+    return (
+        f"By {unit} ({story.zone}), because there are {story.book.rows} rows; --job JOB tells one"
+        " job, --from and --to a shorter time:"
+    )
+
+
+def remarks(story: Story) -> list[str]:
+    """What lies outside the figures, or inside and should be known."""
+    found = []
+    if story.unusable:
+        found.append(f"{rows(len(story.unusable))} cannot be summed: left out of every figure")
+    if story.undated_left_out:
+        found.append(
+            f"{rows(story.undated_left_out)} without a usable date: outside every window with an end"
+        )
+    if story.future_rows:
+        found.append(f"{rows(story.future_rows)} dated after {format_time(story.as_of)}: counted")
+    return found
+
+
+def rows(count: int) -> str:
+    """A number of rows in words."""
+    return "1 row" if count == 1 else f"{count} rows"
