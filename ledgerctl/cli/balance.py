@@ -3,7 +3,7 @@
 import sys
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -125,12 +125,13 @@ def explain(
 
     choose_format(session, told)
     lower, upper = window(session, since, until)
-    bounds = {"zone": session.zone, "since": lower, "before": upper}
+    bounds: dict[str, Any] = {"zone": session.zone, "since": lower, "before": upper}
     if job is not None:
         story = stories.explain_job(session.stores, account, job, **bounds)
     else:
         story = stories.explain(session.stores, account, **bounds, progress=session.progress)
-    return view(story, format=told or StoryFormat.TEXT, chart=draws_charts(session))
+    words = StoryFormat.TEXT if told in {None, StoryFormat.JSON} else str(told)
+    return view(story, format=words, chart=draws_charts(session))
 
 
 def choose_format(session: Session, told: StoryFormat | None) -> None:

@@ -198,9 +198,7 @@ class Book:
 
     def lines(self) -> list[Line]:
         """Every row with its sentence; none of a long story."""
-        return [
-            Line(entry, balance, sentence(entry, self.zone)) for entry, balance in self._lines
-        ]
+        return [Line(entry, balance, sentence(entry, self.zone)) for entry, balance in self._lines]
 
     def periods(self) -> list[Period]:
         """The days, or the months where there are many days."""
@@ -335,8 +333,9 @@ def plain(finding: Finding) -> str:
         said = PLAIN_WORDS.get(finding.code) or COMMAND.sub("", finding.detail).rstrip(" :;,")
     if not finding.effect:
         return said
-    missing = "missing" if finding.effect < 0 else "too many"
-    return f"{said}: {amount_words(finding.effect)} {missing}"
+    were = "is" if abs(finding.effect) == 1 else "are"
+    off = f"{were} missing" if finding.effect < 0 else "too many"
+    return f"{said}: {amount_words(finding.effect)} {off}"
 
 
 # words
@@ -344,7 +343,9 @@ def plain(finding: Finding) -> str:
 
 def sentence(entry: Entry, zone: ZoneInfo) -> str:
     """One row in a customer's words: when, how much, and why."""
-    when = f"On {date_words(entry.created_at, zone)}" if entry.created_at else "Without a usable date"
+    when = (
+        f"On {date_words(entry.created_at, zone)}" if entry.created_at else "Without a usable date"
+    )
     amount = entry.amount
     if isinstance(amount, Unusable):
         return (
@@ -358,7 +359,7 @@ def clause(entry: Entry, amount: int) -> str:
     """What a row did, without its time."""
     credits = amount_words(amount)
     were = "was" if abs(amount) == 1 else "were"
-    job = f"job {entry.job_id}" if entry.job_id else "no job"
+    job = job_words(entry.job_id) if entry.job_id else "no job"
     match entry.type, amount > 0:
         case RowType.CHARGE, False:
             return f"{credits} {were} charged for {job}, before it ran"
@@ -375,6 +376,11 @@ def clause(entry: Entry, amount: int) -> str:
         case _:
             kind = f"of the unknown type {entry.type}" if entry.type else "without a type"
             return f"a row {kind} {moved(amount)}" + (f" for {job}" if entry.job_id else "")
+
+
+def job_words(job_id: str) -> str:
+    """A job by its id; one that calls itself a job is not called so twice."""
+    return job_id if job_id.lower().startswith("job") else f"job {job_id}"
 
 
 def moved(amount: int) -> str:
@@ -417,4 +423,3 @@ def thinned(points: Sequence[Point], most: int = POINTS_MAX) -> list[Point]:
     width = max((last - first) / (most - 1), timedelta(milliseconds=1))
     kept = {int((point.at - first) / width): point for point in points}
     return [points[0], *(point for point in kept.values() if point is not points[0])]
-

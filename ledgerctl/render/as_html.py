@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from ledgerctl.domain.explain import JobStory, Line, Oddity, Story, signed
+from ledgerctl.domain.explain import JobStory, Line, Oddity, Story, job_words, signed
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.chart import svg
 from ledgerctl.render.text import visible
-from ledgerctl.render.words import as_of, credits, figures, period_words, remarks
+from ledgerctl.render.words import as_of, credits, figures, job_heading, period_words, remarks
 
 _PERIOD_NAMES: Final = (
     "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
@@ -57,6 +57,7 @@ th, td { padding: .4rem .5rem; border-bottom: 1px solid var(--rule); text-align:
   vertical-align: top; }
 th { font-weight: 600; font-size: .85rem; color: var(--soft); }
 .number { text-align: right; white-space: nowrap; overflow-wrap: normal; }
+table.figures th, article th:first-child, article td:first-child { padding-left: 0; }
 table.figures { width: auto; min-width: min(24rem, 100%); }
 table.figures tr:last-child > * { border-top: 2px solid var(--ink); border-bottom: 0;
   font-weight: 650; }
@@ -66,7 +67,6 @@ article { margin: 1rem 0; padding: .9rem 1rem .5rem; border: 1px solid var(--rul
   border-radius: .5rem; }
 article header { display: flex; flex-wrap: wrap; gap: .25rem .75rem; align-items: baseline; }
 article header h3 { flex: 1 1 12rem; min-width: 0; }
-article td:first-child, article th:first-child { padding-left: 0; }
 article tr:last-child td { border-bottom: 0; }
 .state { font-size: .8rem; padding: .05rem .5rem; border-radius: 1rem; background: var(--tint);
   color: var(--soft); }
@@ -135,7 +135,7 @@ def page(story: Story) -> Iterator[str]:
 def title(story: Story) -> str:
     """The page's name."""
     if story.job_id is not None:
-        return f"Job {story.job_id} of account {story.account_id}"
+        return f"{job_heading(story.job_id)} of account {story.account_id}"
     return f"Balance of {story.account_id}"
 
 
@@ -149,7 +149,7 @@ def made(story: Story) -> str:
 
 def summary(story: Story) -> Iterator[str]:
     """Whose balance, how much, as of when, and how it went."""
-    job = "" if story.job_id is None else f"Job {data(story.job_id)} of account "
+    job = "" if story.job_id is None else f"{data(job_heading(story.job_id))} of account "
     yield "<header>"
     yield f"<h1>{job or 'Balance of '}{data(story.account_id)}</h1>"
     yield f'<p class="balance{sign(story.book.closing)}">{credits(story.book.closing)}</p>'
@@ -191,7 +191,7 @@ def oddity_section(story: Story) -> Iterator[str]:
     yield f"<h2>What is odd ({story.oddities_total})</h2>"
     yield '<ul class="odds">'
     for one in story.oddities:
-        job = f"Job {data(one.job_id)}: " if one.job_id is not None else ""
+        job = f"{data(job_words(one.job_id))}: " if one.job_id is not None else ""
         yield f'<li class="odd">{job}{oddity(one)}</li>'
     if story.oddities_total > len(story.oddities):
         more = story.oddities_total - len(story.oddities)
@@ -222,7 +222,7 @@ def job_section(job: JobStory) -> Iterator[str]:
     """One job."""
     yield "<article>"
     yield (
-        f"<header><h3>Job {data(job.job_id)}</h3>"
+        f"<header><h3>{data(job_heading(job.job_id))}</h3>"
         f'<span class="state">{_STATES[job.state]}</span></header>'
     )
     yield f"<p>{plain(job.ending)}</p>"

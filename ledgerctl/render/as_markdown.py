@@ -4,12 +4,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ledgerctl.domain.explain import Line, Oddity, Story, signed
+from ledgerctl.domain.explain import Line, Oddity, Story, job_words, signed
 from ledgerctl.render.text import visible
-from ledgerctl.render.words import as_of, credits, figures, period_words, remarks
+from ledgerctl.render.words import as_of, credits, figures, job_heading, period_words, remarks
 
-# What Markdown or the HTML in it would act upon; escaped anywhere, so that no position matters.
-_ACTIVE: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&@:])")
+# What Markdown, GitHub's included, acts upon: marks, links, emoji codes, and a line's first signs.
+_ACTIVE: Final = re.compile(
+    r"[\\`*_{}\[\]<>|~&@]"
+    r"|(?<=:)/(?=/)|(?<=www)\."
+    r"|:(?=(?:[A-Za-z+_-][\w+-]*|\d{3,}):)"
+    r"|^[#+=-]|(?<=^\d)[.)]|(?<=^\d\d)[.)]"
+)
 _PERIOD_NAMES: Final = (
     "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
     "balance",
@@ -18,7 +23,7 @@ _PERIOD_NAMES: Final = (
 
 def escaped(text: str) -> str:
     """Anybody's text, so that Markdown shows it as it stands, on one line."""
-    return _ACTIVE.sub(r"\\\1", visible(text))
+    return _ACTIVE.sub(r"\\\g<0>", visible(text))
 
 
 def code(text: str) -> str:
@@ -53,7 +58,7 @@ def markdown(story: Story) -> Iterator[str]:
 def title(story: Story) -> str:
     """The heading of the page."""
     if story.job_id is not None:
-        return f"Job {escaped(story.job_id)} of account {escaped(story.account_id)}"
+        return f"{escaped(job_heading(story.job_id))} of account {escaped(story.account_id)}"
     return f"Balance of {escaped(story.account_id)}"
 
 
@@ -71,7 +76,7 @@ def oddity_lines(story: Story) -> Iterator[str]:
     yield f"## What is odd ({story.oddities_total})"
     yield ""
     for one in story.oddities:
-        job = f"job {escaped(one.job_id)}: " if one.job_id is not None else ""
+        job = f"{escaped(job_words(one.job_id))}: " if one.job_id is not None else ""
         yield f"- {job}{oddity(one)}"
     if story.oddities_total > len(story.oddities):
         yield f"- {story.oddities_total - len(story.oddities)} more: see `ledgerctl ledger audit`"
@@ -86,7 +91,7 @@ def oddity(one: Oddity) -> str:
 def job_sections(story: Story) -> Iterator[str]:
     """A section a job, then the rows without a job."""
     for job in story.jobs:
-        yield f"## Job {escaped(job.job_id)}"
+        yield f"## {escaped(job_heading(job.job_id))}"
         yield ""
         yield escaped(job.ending)
         yield ""

@@ -66,7 +66,7 @@ def ticks(low: int, high: int) -> list[int]:
 
 def round_step(least: int) -> int:
     """The smallest of 1, 2, 5, 10, 20, … that is at least this."""
-    power = 10 ** (len(str(max(least, 1))) - 1)
+    power = int("1" + "0" * (len(str(max(least, 1))) - 1))
     return next(step for factor in (1, 2, 5, 10) if (step := factor * power) >= least)
 
 
@@ -74,9 +74,7 @@ def grid_line(tick: int, low: int, high: int) -> str:
     """A line across at a round number, with the number on it."""
     y = y_of(tick, low, high)
     kind = "zero" if tick == 0 else "grid"
-    return (
-        f'<path class="{kind}" d="M0 {y:.1f}H{WIDTH}"/><text x="2" y="{y - 4:.1f}">{tick}</text>'
-    )
+    return f'<path class="{kind}" d="M0 {y:.1f}H{WIDTH}"/><text x="2" y="{y - 4:.1f}">{tick}</text>'
 
 
 def dots(points: Sequence[Point], xs: Sequence[float], ys: Sequence[float]) -> list[str]:

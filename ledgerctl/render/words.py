@@ -1,15 +1,15 @@
 """What every format of a balance's story says in the same words: heading, figures, remarks."""
 
-from ledgerctl.domain.explain import DAYS_MAX, Story, date_words
-from ledgerctl.domain.rows import ORDER, RowType
+from ledgerctl.domain.explain import DAYS_MAX, Story, date_words, job_words
+from ledgerctl.domain.rows import RowType, rank
 from ledgerctl.domain.times import format_time
 
 NAMES_OF_TYPES = {
-    RowType.GRANT: "grants",
-    RowType.CHARGE: "charges",
-    RowType.REFUND: "refunds",
-    RowType.RECLAIM: "charges taken again",
-    RowType.CORRECTION: "corrections",
+    RowType.GRANT: ("grant", "grants"),
+    RowType.CHARGE: ("charge", "charges"),
+    RowType.REFUND: ("refund", "refunds"),
+    RowType.RECLAIM: ("charge taken again", "charges taken again"),
+    RowType.CORRECTION: ("correction", "corrections"),
 }
 
 
@@ -17,10 +17,15 @@ def heading(story: Story) -> str:
     """Whose balance, how much, and as of when."""
     if story.job_id is not None:
         return (
-            f"Job {story.job_id} of account {story.account_id}: its rows come to"
+            f"{job_heading(story.job_id)} of account {story.account_id}: its rows come to"
             f" {credits(story.book.closing)}"
         )
     return f"Account {story.account_id}: balance {credits(story.book.closing)} {as_of(story)}"
+
+
+def job_heading(job_id: str) -> str:
+    """A job's section; its id stays as it is."""
+    return job_words(job_id) if job_words(job_id) == job_id else f"Job {job_id}"
 
 
 def as_of(story: Story) -> str:
@@ -38,11 +43,8 @@ def credits(amount: int) -> str:
 def figures(story: Story) -> list[tuple[str, int]]:
     """The figures that add up to the balance; of one job: to its net, then to the balance."""
     book = story.book
-    found = [
-        (f"{count} {NAMES_OF_TYPES.get(RowType(name), name)}" if name in ORDER else other(count, name),
-         book.by_type.get(name, 0))
-        for name, count in sorted(book.count_by_type.items(), key=lambda one: (ORDER.get(one[0], 9), one[0]))
-    ]  # fmt: skip
+    counts = sorted(book.count_by_type.items(), key=lambda one: (rank(one[0]), one[0]))
+    found = [(type_words(count, name), book.by_type.get(name, 0)) for name, count in counts]
     if story.since is not None and story.job_id is None:
         found.insert(0, (f"balance before {date_words(story.since, story.zone)}", book.opening))
     if story.account_balance is not None:
@@ -53,8 +55,11 @@ def figures(story: Story) -> list[tuple[str, int]]:
     return [*found, ("balance", book.closing)]
 
 
-def other(count: int, name: str) -> str:
-    """Rows of a type that this program does not know."""
+def type_words(count: int, name: str) -> str:
+    """How many rows of a type."""
+    for known, words in NAMES_OF_TYPES.items():
+        if name == known:
+            return f"{count} {words[count != 1]}"
     return f"{count} of the unknown type {name}" if name else f"{count} without a type"
 
 

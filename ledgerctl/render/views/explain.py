@@ -1,16 +1,16 @@
 """A story of a balance as a report: its document, its records, and its text in three formats."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
-from ledgerctl.domain.explain import JobStory, Line, Oddity, Period, Story, signed
+from ledgerctl.domain.explain import JobStory, Line, Oddity, Period, Story, job_words, signed
 from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import markdown
 from ledgerctl.render.chart import blocks
 from ledgerctl.render.report import Column, Kind, Record, Report
 from ledgerctl.render.views.balance import found_code, unusable_record
 from ledgerctl.render.views.job import amount_value
-from ledgerctl.render.words import figures, heading, period_words, remarks
+from ledgerctl.render.words import figures, heading, job_heading, period_words, remarks
 
 COLUMNS = (
     Column("row_id", kind=Kind.ID),
@@ -52,10 +52,10 @@ def explain(story: Story, *, format: str, chart: bool = False) -> Report:
     )
 
 
-def document(story: Story, periods: list[Record] | None) -> dict[str, object]:
+def document(story: Story, periods: list[Record] | None) -> dict[str, Any]:
     """The story as one JSON document."""
     book = story.book
-    found: dict[str, object] = {
+    found: dict[str, Any] = {
         "account_id": story.account_id,
         "job_id": story.job_id,
         "as_of": story.as_of,
@@ -180,7 +180,7 @@ def text(story: Story) -> Iterator[str]:
 
 def oddity_text(one: Oddity) -> str:
     """An odd thing and what heals it, on one line."""
-    job = f"job {one.job_id}: " if one.job_id is not None else ""
+    job = f"{job_words(one.job_id)}: " if one.job_id is not None else ""
     return f"{job}{one.sentence}" + (f"; `{one.command}`" if one.command else "")
 
 
@@ -188,7 +188,7 @@ def job_lines(story: Story) -> Iterator[str]:
     """A paragraph a job, then the rows without a job."""
     for job in story.jobs:
         yield ""
-        yield f"Job {job.job_id}: {job.ending}"
+        yield f"{job_heading(job.job_id)}: {job.ending}"
         yield from line_lines(job.lines)
         for one in job.oddities:
             yield f"  ! {one.sentence}" + (f"; `{one.command}`" if one.command else "")
@@ -200,8 +200,13 @@ def job_lines(story: Story) -> Iterator[str]:
 
 def line_lines(lines: tuple[Line, ...]) -> Iterator[str]:
     """The rows' sentences with amount and balance in front."""
-    amounts = [signed(one.entry.amount) if isinstance(one.entry.amount, int) else "?" for one in lines]
-    widths = max(map(len, amounts), default=0), max((len(str(one.balance)) for one in lines), default=0)
+    amounts = [
+        signed(one.entry.amount) if isinstance(one.entry.amount, int) else "?" for one in lines
+    ]
+    widths = (
+        max(map(len, amounts), default=0),
+        max((len(str(one.balance)) for one in lines), default=0),
+    )
     for amount, one in zip(amounts, lines, strict=True):
         yield f"  {amount:>{widths[0]}}  = {one.balance:>{widths[1]}}  {one.sentence}"
 
@@ -209,7 +214,10 @@ def line_lines(lines: tuple[Line, ...]) -> Iterator[str]:
 def period_lines(story: Story) -> Iterator[str]:
     """A table of days or months."""
     keys = [column.key for column in PERIOD_COLUMNS]
-    table = [keys, *([str(period_record(one)[key]) for key in keys] for one in story.book.periods())]
+    table = [
+        keys,
+        *([str(period_record(one)[key]) for key in keys] for one in story.book.periods()),
+    ]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     yield ""
     yield period_words(story)
