@@ -8,6 +8,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--from=- --to=-' ;;
     'balance list') options='--at --below --limit' plain='-'
       values='--at=- --below=- --limit=-' ;;
+    'balance explain') options='--job --from --to --format' plain='@account'
+      values='--job=@job --from=- --to=- --format=text,markdown,html,json' ;;
     'balance grant') options='--key --dry-run --reason --yes --confirm' plain='@account'
       values='--key=- --reason=- --confirm=-' ;;
     'job show') options='' plain='@job'
@@ -112,7 +114,7 @@ _ledgerctl_common_values='--profile=- --config=@file --output=table,plain,json,j
 
 _ledgerctl_commands() { # the commands of a noun
   case $1 in
-    balance) echo 'show,replay,list,grant' ;;
+    balance) echo 'show,replay,list,explain,grant' ;;
     job) echo 'show,list,charge,refund,reclaim' ;;
     dead) echo 'list,show,stats,requeue,release,restore,review' ;;
     queue) echo 'stats,list,push,work,recover' ;;
