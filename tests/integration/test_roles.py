@@ -24,6 +24,9 @@ ROLES = ("support", "on-call", "cron")
 READING = (
     ("balance", "show", "acct-1"),
     ("balance", "replay", "acct-1"),
+    ("balance", "list"),
+    ("summary", "drift"),
+    ("summary", "show", "acct-1"),
     ("job", "show", "job-1"),
     ("job", "list"),
     ("dead", "list"),
@@ -216,10 +219,13 @@ def test_on_call_does_all_that_a_night_asks_for(town: Town) -> None:
 def test_cron_consumes_the_inbox_and_rebuilds_summaries(town: Town) -> None:
     for command in (
         ("inbox", "consume", "--group", "usage-daily", "--until-empty"),
+        ("summary", "rebuild"),
+        ("summary", "rebuild", "--from", "2026-03-01", "--to", "2026-03-10"),
         ("dead", "stats", "--fail-over", "100"),
     ):
         done = town.run_as("cron", *command)
         assert done.code == 0, done
+    assert town.root[town.database].usage_daily.count_documents({"day": "2026-03-08"}) == 1
 
 
 @pytest.mark.parametrize("role", ["support", "cron"])
