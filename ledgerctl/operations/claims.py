@@ -206,7 +206,8 @@ class Claims:
         Where the deployment has transactions, `handler(claim, session)` runs inside the one that
         marks the message: what it writes with the session lands once, or not at all. It may be
         called again when the transaction is restarted. Elsewhere the session is None, and the mark
-        follows the handling. An exception of the handler counts as a failed attempt, and is not
+        follows the handling. Keep it well under a minute: the server ends a longer transaction.
+        An exception of the handler counts as a failed attempt, and is not
         raised; the store's own trouble is.
         """
         claim = self.claim(message)
@@ -237,7 +238,7 @@ class Claims:
     # mark
 
     def succeeded(self, claims: Sequence[Claim], session: Any = None) -> list[Claim]:
-        """Mark messages processed; returns the claims whose mark was written.
+        """Mark messages of one `claim_many` processed; returns the claims whose mark was written.
 
         A late finish counts: it is recorded although the claim lapsed or was taken over, unless
         somebody newer has finished or an operator put the message back meanwhile.

@@ -123,6 +123,7 @@ class Inbox:
                 "deliveries": 0,
                 "claimed_until": None,
                 "completed_at": None,
+                "completed_by": None,
                 "not_before": "$$NOW",
                 "retried_at": "$$NOW",
             },
@@ -130,7 +131,8 @@ class Inbox:
 
     def acknowledge(self, standing: Standing) -> Standing | None:
         """Complete a row as of its last delivery and forget the count, only if unchanged."""
-        return self._change(standing, {"completed_at": SEEN_LAST, "deliveries": 0})
+        done = {"$max": [date_or("completed_at", None), SEEN_LAST]}
+        return self._change(standing, {"completed_at": done, "deliveries": 0})
 
     def _change(self, standing: Standing, fields: Document) -> Standing | None:
         query = {"_id": standing.row} | {
@@ -163,12 +165,13 @@ class Inbox:
     # marking
 
     def succeed(self, claims: Sequence[Claim], session: ClientSession | None = None) -> list[Any]:
-        """Mark the messages of these claims processed; returns the rows that were marked.
+        """Mark the messages of these claims, all of one token, processed; returns the rows marked.
 
         A finish is recorded unless the row was completed meanwhile or an operator put it back, so
         a late one is neither lost nor overwrites a newer one.
         """
         rows = [claim.row for claim in claims]
+        token = claims[0].token
         open_rows = {
             "_id": {"$in": rows},
             "$and": [
@@ -178,36 +181,21 @@ class Inbox:
                         {"completed_at": NOT_A_DATE},
                     ]
                 },
-                {
-                    "$or": [
-                        {"retried_at": None},
-                        {"retried_at": {"$lte": max(claim.claimed_at for claim in claims)}},
-                    ]
-                },
+                {"$or": [{"retried_at": None}, {"retried_at": {"$lte": last_claimed(claims)}}]},
             ],
         }
+        mark = {
+            "status": Status.SUCCEEDED.value,
+            "completed_at": "$$NOW",
+            "completed_by": {"$literal": token},
+            "claimed_until": None,
+            "not_before": None,
+        }
         with self._mongo.writing("mark messages processed", session):
-            marked = [
-                row["_id"]
-                for row in self._claims.find(
-                    open_rows, {"_id": 1}, batch_size=ONE_REPLY, session=session
-                )
-            ]
-            self._claims.update_many(
-                open_rows,
-                [
-                    {
-                        "$set": {
-                            "status": Status.SUCCEEDED.value,
-                            "completed_at": "$$NOW",
-                            "claimed_until": None,
-                            "not_before": None,
-                        }
-                    }
-                ],
-                session=session,
-            )
-        return marked
+            self._claims.update_many(open_rows, [{"$set": mark}], session=session)
+            ours = {"_id": {"$in": rows}, "completed_by": token, "completed_at": {"$type": "date"}}
+            found = self._claims.find(ours, {"_id": 1}, batch_size=ONE_REPLY, session=session)
+            return [row["_id"] for row in found]
 
     def fail(self, claim: Claim, error: str, policy: RetryPolicy) -> Status | None:
         """Count a failed handling and set when it is due again; `dead` at the cap.
@@ -391,6 +379,11 @@ class Inbox:
                 [*pipeline, {"$set": {"_now": "$$NOW"}}], batchSize=ONE_REPLY
             )
             return [to_standing(document, document["_now"]) for document in found]
+
+
+def last_claimed(claims: Sequence[Claim]) -> datetime:
+    """When the last of these claims was made."""
+    return max(claim.claimed_at for claim in claims)
 
 
 def mark_id(group: str) -> str:

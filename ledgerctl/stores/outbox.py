@@ -121,6 +121,7 @@ class Outbox:
     def shared_keys(self) -> Iterator[list[Document]]:
         """The messages that share a key with another one, key by key."""
         pipeline: list[Document] = [
+            {"$match": {KEY: {"$ne": None}}},
             {"$group": {"_id": f"${KEY}", "messages": {"$sum": 1}}},
             {"$match": {"messages": {"$gt": 1}}},
         ]
