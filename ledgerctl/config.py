@@ -5,11 +5,11 @@ import pwd
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerctl.addresses import BadValue
 from ledgerctl.config_file import (
@@ -26,6 +26,9 @@ from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.errors import SettingsError
 from ledgerctl.secrets import Secret, display, without_credentials
 from ledgerctl.settings import SETTINGS, Plain, Setting
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,14 @@ class Settings:
     retry: RetryPolicy
     keys: KeyNames
     collections: CollectionNames
-    zone: ZoneInfo
     sources: tuple[Path, ...]
     """Every file that a value was read from: the configuration file and the files it names."""
     origins: Mapping[str, str]
+
+    @cached_property
+    def zone(self) -> "ZoneInfo":
+        """The day zone, read from the time zone database when first asked for."""
+        return zone_named(self.timezone)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -251,7 +258,6 @@ def _built(
         retry=RetryPolicy(retry["base"], retry["max"], retry["max_attempts"]),
         keys=KeyNames(**_group("keys.", values)),
         collections=CollectionNames(**_group("collections.", values)),
-        zone=zone_named(values["timezone"]),
         sources=sources,
         origins=MappingProxyType(dict(origins)),
     )

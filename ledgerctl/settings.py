@@ -82,15 +82,19 @@ def _timezone(value: Plain) -> str:
     text = _text(value)
     if text in MACHINE_ZONES or text.startswith(("posix/", "right/")):
         raise BadValue("names no place's zone but a file of this machine", ZONE_HINT)
-    try:
-        zone_named(text)
-    except UsageError:
-        known = False
-    else:
-        known = True
-    if not known:
+    if not _zone_is_known(text):
         raise BadValue(f"{quoted(text)} is no time zone that is known here", ZONE_HINT)
     return text
+
+
+def _zone_is_known(name: str) -> bool:
+    if name == "UTC":  # always there, and then the database need not be opened at every start
+        return True
+    try:
+        zone_named(name)
+    except UsageError:
+        return False
+    return True
 
 
 def _output(value: Plain) -> str:

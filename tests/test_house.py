@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX: Final = 40  # without the docstring; mostly under ten, rarel
 
 # The settings are one layer of several files, at the bottom beside the errors.
 SETTINGS: Final = {"addresses", "config", "config_file", "secrets", "settings"}
-ENTRY: Final = {"__init__", "__main__"}
+ENTRY: Final = {"__init__", "__main__", "launcher"}
 ALLOWED: Final[dict[str, set[str]]] = {
     "errors": set(),
     "settings": {"errors", "domain"},

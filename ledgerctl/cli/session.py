@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
-from zoneinfo import ZoneInfo
 
 from ledgerctl.cli.boundary import FORMATS, bug, drop, say
 from ledgerctl.cli.signals import Stop
@@ -25,6 +24,8 @@ from ledgerctl.errors import (
 )
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from ledgerctl.config import Settings
     from ledgerctl.operations.log import Operation
     from ledgerctl.render.report import Report
@@ -112,7 +113,7 @@ class Session:
         return self._stores
 
     @property
-    def zone(self) -> ZoneInfo:
+    def zone(self) -> "ZoneInfo":
         """The day zone: a setting, never the shell's TZ."""
         return self.settings.zone
 

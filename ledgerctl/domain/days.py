@@ -4,9 +4,12 @@ import io
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 from ledgerctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo  # its import alone takes as long as all else here
 
 EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
@@ -21,11 +24,13 @@ _UTC_FILE = b"TZif" + bytes(16) + bytes((0, 0, 0, 0) * 4 + (0, 0, 0, 1, 0, 0, 0,
 _UTC_FILE += b"UTC\0"
 
 
-def zone_named(name: str) -> ZoneInfo:
+def zone_named(name: str) -> "ZoneInfo":
     """The zone of that IANA name; UTC exists even where no time zone database is installed.
 
     Raises UsageError for a name that the database does not know.
     """
+    from zoneinfo import ZoneInfo
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -37,7 +42,7 @@ def zone_named(name: str) -> ZoneInfo:
         ) from error
 
 
-def day_of(instant: datetime, zone: ZoneInfo) -> str:
+def day_of(instant: datetime, zone: "ZoneInfo") -> str:
     """The one day, `YYYY-MM-DD`, whose `day_bounds` in `zone` hold `instant`.
 
     Differs from the wall clock's date only where a clock was once put back across midnight
@@ -52,7 +57,7 @@ def day_of(instant: datetime, zone: ZoneInfo) -> str:
     return day.isoformat()
 
 
-def day_start(day: str, zone: ZoneInfo) -> datetime:
+def day_start(day: str, zone: "ZoneInfo") -> datetime:
     """The first instant, in UTC, whose local date is `day` or later.
 
     Right where midnight happens twice, never, or the whole day was skipped (it is then empty).
@@ -61,7 +66,7 @@ def day_start(day: str, zone: ZoneInfo) -> datetime:
     return _start(date.fromisoformat(day), zone)
 
 
-def day_bounds(day: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
+def day_bounds(day: str, zone: "ZoneInfo") -> tuple[datetime, datetime]:
     """The day's first instant and the next day's first: 23, 24 or 25 hours apart, mostly."""
     return _span(date.fromisoformat(day), zone)
 
@@ -76,7 +81,7 @@ def previous_day(day: str) -> str:
     return _before(date.fromisoformat(day)).isoformat()
 
 
-def window(days: int, now: datetime, zone: ZoneInfo) -> tuple[str, str]:
+def window(days: int, now: datetime, zone: "ZoneInfo") -> tuple[str, str]:
     """First and last day, both included, of the `days` days that end today."""
     if days < 1:
         raise UsageError(f"a window has at least one day, not {days}")
@@ -101,7 +106,7 @@ def check_day_order(from_day: str, to_day: str) -> None:
         raise UsageError(f"the range is reversed: from {from_day} to {to_day}")
 
 
-def parse_day(text: str, now: datetime, zone: ZoneInfo) -> str:
+def parse_day(text: str, now: datetime, zone: "ZoneInfo") -> str:
     """The day meant by a date, `yesterday` or `today`; UsageError names these forms."""
     day = day_named(text, now, zone)
     if day is None:
@@ -109,7 +114,7 @@ def parse_day(text: str, now: datetime, zone: ZoneInfo) -> str:
     return day
 
 
-def day_named(text: str, now: datetime, zone: ZoneInfo) -> str | None:
+def day_named(text: str, now: datetime, zone: "ZoneInfo") -> str | None:
     """The day meant by a date, `yesterday` or `today`; None for any other text."""
     word = text.strip().lower()
     if word == "today":
@@ -119,7 +124,7 @@ def day_named(text: str, now: datetime, zone: ZoneInfo) -> str | None:
     return word if _is_date(word) else None
 
 
-def _yesterday(now: datetime, zone: ZoneInfo) -> str:
+def _yesterday(now: datetime, zone: "ZoneInfo") -> str:
     # By the calendar, not by 24 hours: a day has 23 or 25 twice a year.
     return _before(date.fromisoformat(day_of(now, zone))).isoformat()
 
@@ -142,7 +147,7 @@ def _after(day: date) -> date:
     return day if day == date.max else day + _ONE_DAY
 
 
-def _wall_date(instant: datetime, zone: ZoneInfo) -> date:
+def _wall_date(instant: datetime, zone: "ZoneInfo") -> date:
     try:
         return instant.astimezone(zone).date()
     except OverflowError:  # Go's zero time, seen from a zone behind UTC, lies before year 1
@@ -150,13 +155,13 @@ def _wall_date(instant: datetime, zone: ZoneInfo) -> date:
 
 
 @lru_cache(maxsize=4096)
-def _span(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
+def _span(day: date, zone: "ZoneInfo") -> tuple[datetime, datetime]:
     end = LATEST if day == date.max else _start(_after(day), zone)
     return _start(day, zone), end
 
 
 @lru_cache(maxsize=4096)
-def _start(day: date, zone: ZoneInfo) -> datetime:
+def _start(day: date, zone: "ZoneInfo") -> datetime:
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
     start = _in_utc(midnight)
     if start in (EARLIEST, LATEST):
@@ -173,7 +178,7 @@ def _in_utc(local: datetime, utc: tzinfo = UTC) -> datetime:
         return EARLIEST if local.year == 1 else LATEST
 
 
-def _end_of_gap(day: date, zone: ZoneInfo, *, before: datetime, after: datetime) -> datetime:
+def _end_of_gap(day: date, zone: "ZoneInfo", *, before: datetime, after: datetime) -> datetime:
     """The instant at which the clock jumps over midnight into `day` or beyond (Toronto's 1919
     jump was from 23:30 to 00:30, so the shifted midnight alone does not tell)."""
     low, high = 0, int((after - before).total_seconds())

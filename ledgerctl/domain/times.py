@@ -2,11 +2,13 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerctl.domain.days import EARLIEST, LATEST, day_bounds, day_named
 from ledgerctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo  # its import alone takes as long as all else here
 
 TIME_FORMS = (
     "an RFC 3339 time with its offset such as 2026-03-08T09:15:02Z, a date such as 2026-03-08, "
@@ -79,26 +81,26 @@ def parse_duration(text: str) -> timedelta:
     return duration
 
 
-def lower_bound(text: str, *, now: datetime, zone: ZoneInfo) -> datetime:
+def lower_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
     """The first instant that `--from` or `--since` includes; a date includes its first."""
     read = _read(text, now, zone)
     return read.rounded_up() if isinstance(read, Instant) else day_bounds(read, zone)[0]
 
 
-def upper_bound(text: str, *, now: datetime, zone: ZoneInfo) -> datetime:
+def upper_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
     """The first instant that `--to` or `--until` excludes; a date is included to its end."""
     read = _read(text, now, zone)
     return read.rounded_up() if isinstance(read, Instant) else day_bounds(read, zone)[1]
 
 
-def at_bound(text: str, *, now: datetime, zone: ZoneInfo) -> datetime:
+def at_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
     """The last instant that `--at` includes; a date means its last millisecond."""
     read = _read(text, now, zone)
     return read.at if isinstance(read, Instant) else day_bounds(read, zone)[1] - _MILLISECOND
 
 
 def time_range(
-    lower_text: str | None, upper_text: str | None, *, now: datetime, zone: ZoneInfo
+    lower_text: str | None, upper_text: str | None, *, now: datetime, zone: "ZoneInfo"
 ) -> tuple[datetime | None, datetime | None]:
     """The instants from (included) and to (excluded) of two options; UsageError when reversed.
 
@@ -125,7 +127,7 @@ def check_order(lower: datetime | None, upper: datetime | None) -> None:
         )
 
 
-def _read(text: str, now: datetime, zone: ZoneInfo) -> Instant | str:
+def _read(text: str, now: datetime, zone: "ZoneInfo") -> Instant | str:
     """An instant, or a day as `YYYY-MM-DD`."""
     words = text.strip()
     day = day_named(words, now, zone)

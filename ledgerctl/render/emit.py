@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Final, TextIO
 
 from ledgerctl.errors import UsageError
-from ledgerctl.render import as_csv, as_json, as_jsonl, as_plain, as_table
 from ledgerctl.render.fields import select_fields, shown_columns
 from ledgerctl.render.output import Look, Output
 from ledgerctl.render.report import Report, settled
 
-Format = Callable[[Report, Output, Look], int]
-FORMATS: Final[dict[str, Format]] = {
-    "table": as_table.write,
-    "plain": as_plain.write,
-    "json": as_json.write,
-    "jsonl": as_jsonl.write,
-    "csv": as_csv.write,
+Writer = Callable[[Report, Output, Look], int]
+FORMATS: Final[dict[str, str]] = {  # each one's module, loaded when the format is asked for
+    "table": "ledgerctl.render.as_table",
+    "plain": "ledgerctl.render.as_plain",
+    "json": "ledgerctl.render.as_json",
+    "jsonl": "ledgerctl.render.as_jsonl",
+    "csv": "ledgerctl.render.as_csv",
 }
 
 
@@ -39,11 +39,11 @@ def emit(
     Raises UsageError for a format or a field that does not exist, OutputFailed when `out` takes no
     more, BrokenPipeError when its reader is gone. An encoding that lacks a character never raises.
     """
-    write = FORMATS.get(format)
-    if write is None:
+    if format not in FORMATS:
         raise UsageError(
             f"there is no output format {format!r}", hint=f"The formats are {', '.join(FORMATS)}."
         )
+    write: Writer = import_module(FORMATS[format]).write
     if fields is None:
         report = shown_columns(report, for_table=format == "table")
     else:

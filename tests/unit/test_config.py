@@ -83,7 +83,7 @@ def test_each_declared_setting_has_a_place_in_settings_and_nothing_else_has() ->
     for setting in SETTINGS:
         attrgetter(setting.attribute or setting.name)(settings)
     declared = {(setting.attribute or setting.name).partition(".")[0] for setting in SETTINGS}
-    assert {field.name for field in fields(settings)} == declared | {"zone", "sources", "origins"}
+    assert {field.name for field in fields(settings)} == declared | {"sources", "origins"}
     assert set(settings.origins) == {setting.name for setting in SETTINGS}
 
 
