@@ -17,11 +17,11 @@ REDIS_TLS_OPTIONS = frozenset(
 )
 CERTIFICATE_CHECKS = frozenset({"none", "optional", "required"})
 
-_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
-_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*=")
-_DIGITS = re.compile(r"[0-9]{1,9}")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.%A-Za-z]+\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
+_BLANK = r"[\s\x00-\x1f\x7f-\x9f]"
+_STRAY_PERCENT = r"%(?![0-9A-Fa-f]{2})"
+_OPTION = r"[A-Za-z][A-Za-z0-9_]*="
+_DIGITS = r"[0-9]{1,9}"
+_HOST = r"(\[[0-9A-Fa-f:.%A-Za-z]+\]|[^\[\]:]*)(?::([0-9]{1,5}))?"
 _PORT_MAX = 65535
 
 
@@ -114,13 +114,13 @@ def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:
     if "://" not in uri or address.scheme not in schemes:
         begins = " or ".join(f"{scheme}://" for scheme in schemes)
         raise BadValue(f"does not begin with {begins}", f"write it as {example}")
-    if _BLANK.search(uri):
+    if re.search(_BLANK, uri):
         raise BadValue("has a space, a line break or a control character in it", ESCAPE_HINT)
     if _hides_a_password(address) or not _decodes(address.user_info):
         raise _needs_escape()
     if "#" in uri:
         raise BadValue("has a `#` in it, which ends an address", ESCAPE_HINT)
-    if not all(_OPTION.match(part) for part in re.split("[&;]", address.query) if part):
+    if not all(re.match(_OPTION, part) for part in re.split("[&;]", address.query) if part):
         raise BadValue("has an option after `?` that is not name=value", ESCAPE_HINT)
     return address
 
@@ -139,7 +139,7 @@ def _hides_a_password(address: Address) -> bool:
 def _decodes(text: str) -> bool:
     """Whether the user information is what RFC 3986 lets it be: urllib, for one, quotes a part of
     a password that holds a bracket or a character such as ℀ (which normalizes to `a/c`)."""
-    if _STRAY_PERCENT.search(text) or not text.isascii() or "[" in text or "]" in text:
+    if re.search(_STRAY_PERCENT, text) or not text.isascii() or "[" in text or "]" in text:
         return False
     try:
         unquote(text, errors="strict")
@@ -153,7 +153,7 @@ def _needs_escape() -> BadValue:
 
 
 def _check_host(host: str, *, optional: bool) -> None:
-    match = _HOST.fullmatch(host)
+    match = re.fullmatch(_HOST, host)
     if match is None or not 0 < int(match[2] or "1") <= _PORT_MAX:
         raise BadValue(
             "has a host or port that cannot be read (a port is a number from 1 to 65535)",
@@ -172,7 +172,7 @@ def _check_socket(address: Address) -> None:
 
 
 def _check_database(text: str) -> None:
-    if text and not _DIGITS.fullmatch(text):
+    if text and not re.fullmatch(_DIGITS, text):
         raise BadValue(
             "names a database that is not a number",
             f"end it with /0; if part of the password stands there, {ESCAPE_HINT}",

@@ -17,8 +17,8 @@ FILE_BYTES_MAX = 1 << 20
 SYSTEM_PLACE = Path("/etc/ledgerctl/config.toml")
 
 _PLACE = Path("ledgerctl/config.toml")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+/-]{0,40}")
-_TOML_NAMES = re.compile(r"\((?:'[^']*'|\"[^\"]*\"|, ?)*\)")
+_PLAIN_NAME = r"[A-Za-z0-9_.+/-]{0,40}"
+_TOML_NAMES = r"\((?:'[^']*'|\"[^\"]*\"|, ?)*\)"
 _WORDS: Mapping[type, str] = {
     str: "a text in quotes",
     int: "a whole number without quotes",
@@ -82,7 +82,7 @@ def read_table(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        why = _TOML_NAMES.sub("a name", str(error))
+        why = re.sub(_TOML_NAMES, "a name", str(error))
         why = why.replace("at end of document", f"at its end, line {len(text.splitlines())}")
     except RecursionError:
         why = "it is nested too deeply"
@@ -165,7 +165,7 @@ def as_tables(value: object, name: str, path: Path) -> dict[str, dict[str, objec
 
 def quoted(text: str) -> str:
     """The text in quotes when it is plain and short; anything else might be a misplaced secret."""
-    return f'"{text}"' if _PLAIN_NAME.fullmatch(text) else "(not shown)"
+    return f'"{text}"' if re.fullmatch(_PLAIN_NAME, text) else "(not shown)"
 
 
 def _folders(kinds: Mapping[str, type]) -> set[str]:

@@ -23,7 +23,7 @@ SHOWN_OPTIONS = frozenset(
 
 # Of the options that are hidden, those whose values must vanish from any text: the value of a
 # harmless one that nobody listed, such as 5000, must not take figures out of messages.
-_SECRET_OPTION = re.compile("password|properties|secret|token", re.IGNORECASE)
+_VANISHING_OPTION = "(?i)password|properties|secret|token"
 _PUBLIC_PROPERTIES = frozenset(
     {"CANONICALIZE_HOST_NAME", "ENVIRONMENT", "SERVICE_NAME", "SERVICE_REALM", "TOKEN_RESOURCE"}
 )
@@ -31,7 +31,7 @@ _PUBLIC_PROPERTIES = frozenset(
 # Below this, a bare match would mask single letters in the middle of words.
 _SHORT_CHARACTERS = 4
 
-_CREDENTIALS = re.compile(r"(:/{1,2})[^\s'\"]*@")
+_CREDENTIALS = r"(:/{1,2})[^\s'\"]*@"
 
 
 class Secret:
@@ -98,7 +98,7 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
 
 def without_credentials(text: str) -> str:
     """The text with whatever stands before the `@` of a URI masked; for text of unknown origin."""
-    return _CREDENTIALS.sub(rf"\1{MASK}@", text)
+    return re.sub(_CREDENTIALS, rf"\1{MASK}@", text)
 
 
 def holds_credentials(text: str) -> bool:
@@ -116,7 +116,9 @@ def _is_shown(name: str) -> bool:
 
 
 def _secret_values(address: Address) -> list[str]:
-    values = [value for name, value in address.options if value and _SECRET_OPTION.search(name)]
+    values = [
+        value for name, value in address.options if value and re.search(_VANISHING_OPTION, name)
+    ]
     properties = [part.partition(":") for value in values for part in value.split(",")]
     return values + [
         value for name, _, value in properties if value and name not in _PUBLIC_PROPERTIES

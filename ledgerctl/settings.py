@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from ledgerctl.addresses import BadValue, check_mongo, check_redis
 from ledgerctl.config_file import quoted
@@ -123,8 +123,7 @@ def _as_given(value: Plain) -> Plain:
     return value
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: its names on each way in, its default, its unit, and how a value is read."""
 
     name: str

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -32,8 +32,7 @@ class LazyNouns(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             module = import_module(NOUNS[name].module)
-            self._loaded[name] = typer.main.get_command(module.app)
-            self._loaded[name].name = name
+            self._loaded[name] = command_of(module.app, name)
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -47,6 +46,40 @@ class LazyNouns(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(NOUNS)
+
+
+def command_of(noun: typer.Typer, name: str) -> Any:
+    """Typer's group for a noun, or its one command; a group's commands are made when asked for."""
+    if noun.registered_callback is None:
+        found = typer.main.get_command(noun)
+    else:
+        commands, noun.registered_commands = noun.registered_commands, []
+        found = typer.main.get_command(noun)
+        noun.registered_commands = commands
+        cast(Any, found).commands = LazyCommands(commands)
+    found.name = name
+    return found
+
+
+class LazyCommands(Mapping[str, Any]):
+    """The commands of a noun by name, each made from its function when it is asked for."""
+
+    def __init__(self, registered: Sequence[Any]) -> None:
+        self._registered = {one.name: one for one in registered}
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.registered_commands = [self._registered[name]]
+            self._made[name] = typer.main.get_command(alone)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registered)
+
+    def __len__(self) -> int:
+        return len(self._registered)
 
 
 class Root(TyperGroup):

@@ -3,12 +3,11 @@
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.session import Session, Words
@@ -147,8 +146,7 @@ def shared_options(effect: Effect) -> dict[str, Any]:
     return {key: option for group in OPTIONS_BY_EFFECT[effect] for key, option in group.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(NamedTuple):
     """What the program knows of one command besides its parameters."""
 
     path: str
@@ -167,6 +165,22 @@ def split_examples(text: str) -> tuple[str, tuple[str, ...]]:
     start = next((at for at, line in enumerate(lines) if EXAMPLES.match(line)), len(lines))
     examples = (EXAMPLES.sub("", line).strip() for line in lines[start:])
     return "\n".join(lines[:start]).strip(), tuple(one for one in examples if one)
+
+
+def summary(path: str) -> str:
+    """The first sentence of a command's help, on one line."""
+    first = " ".join(REGISTERED[path].help.split("\n\n")[0].split())
+    return first.partition(". ")[0].partition(": ")[0].partition("; ")[0].removesuffix(".")
+
+
+class Group(TyperGroup):
+    """A noun whose help tells each command in a whole sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without making any of them."""
+        noun = ctx.command_path.partition(" ")[2]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary(f"{noun} {name}")) for name in self.commands])
 
 
 class Leaf(TyperCommand):
@@ -215,6 +229,7 @@ def command_path(app: typer.Typer, name: str) -> str:
 def noun(name: str) -> typer.Typer:
     """An empty group of commands, with plain help and no completion of Typer's own."""
     group = single(name)
+    group.info.cls = Group
 
     @group.callback(help=NOUNS[name].text)
     def _group() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from ledgerctl.cli.command import COMMON_OPTIONS, REGISTERED
+from ledgerctl.cli.command import COMMON_OPTIONS, summary
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.topics import TOPICS
 
@@ -71,12 +71,6 @@ def _entries() -> Iterator[CommandEntry]:
         for word, leaf in getattr(found, "commands", {"": found}).items():
             path = f"{name} {word}".strip()
             yield CommandEntry(path, summary(path), tuple(_options(name, leaf)), _words(name, leaf))
-
-
-def summary(path: str) -> str:
-    """The first sentence of a command's help, on one line."""
-    first = " ".join(REGISTERED[path].help.split("\n\n")[0].split())
-    return first.partition(". ")[0].partition(": ")[0].removesuffix(".")
 
 
 def _options(noun: str, leaf: Any) -> Iterator[OptionEntry]:

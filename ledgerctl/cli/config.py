@@ -1,10 +1,8 @@
 """`ledgerctl config`: show every setting with its origin, write a first file, find the file."""
 
-import sys
-from dataclasses import replace
-
+from ledgerctl.cli.boundary import FORMATS
 from ledgerctl.cli.command import Effect, command, noun
-from ledgerctl.cli.session import Session, is_terminal
+from ledgerctl.cli.session import Session, default_format
 from ledgerctl.render.report import Column, Kind, Report, record
 
 app = noun("config")
@@ -72,9 +70,5 @@ def path(session: Session) -> Report:
 
 def _judge_output_without_file(session: Session) -> None:
     """Settle the output format before anything reads the file, which may be absent or broken."""
-    from ledgerctl.settings import OUTPUTS
-
     chosen = session.words.output or session.environment.get("LEDGERCTL_OUTPUT")
-    if chosen not in OUTPUTS:
-        chosen = "table" if is_terminal(sys.stdout) else "plain"
-    session.words = replace(session.words, output=chosen)
+    session.words = session.words._replace(output=chosen if chosen in FORMATS else default_format())

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO, cast
 
 from ledgerctl.cli.boundary import FORMATS, bug, drop, say
 from ledgerctl.cli.signals import Stop
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """What the operator typed of the common options; absent ones keep their defaults."""
 
     command: str
@@ -55,7 +54,7 @@ class Words:
     expect: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Session:
     """The frame of one command; closed at its end, whatever happened.
 
@@ -144,11 +143,13 @@ class Session:
         A command that needs settings says what is wrong with them; help, completion and the
         sandbox do not need them.
         """
+        chosen = self.environment.get("LEDGERCTL_OUTPUT")
+        if self._settings is None and chosen in FORMATS:
+            return chosen  # stronger than the file, which need not be opened then
         try:
             return self.settings.output
         except SettingsError:
-            chosen = self.environment.get("LEDGERCTL_OUTPUT")
-            return chosen if chosen in FORMATS else None
+            return None
 
     def note(self, text: str) -> None:
         """Say something beside the result: on stderr, or inside the document for json."""

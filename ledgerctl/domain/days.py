@@ -16,7 +16,7 @@ LATEST = datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
 
 DAY_FORMS = "a date such as 2026-03-08, `yesterday` or `today`"
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ONE_DAY = timedelta(days=1)
 
 # A TZif file (RFC 8536) with one local time type: offset 0, no daylight saving, named UTC.
@@ -130,7 +130,7 @@ def _yesterday(now: datetime, zone: "ZoneInfo") -> str:
 
 
 def _is_date(text: str) -> bool:
-    if not _DAY.fullmatch(text):  # fromisoformat also takes 20260308 and 2026-W10-7
+    if not re.fullmatch(_DAY, text):  # fromisoformat also takes 20260308 and 2026-W10-7
         return False
     try:
         date.fromisoformat(text)

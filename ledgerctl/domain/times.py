@@ -18,10 +18,10 @@ DURATION_FORMS = "a whole number and s, m, h or d, such as 90s, 15m, 2h, 3d or 0
 
 _MILLISECOND = timedelta(milliseconds=1)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_DURATION = re.compile(r"([0-9]{1,18})([smhd])")
-_AGO = re.compile(r"([0-9]{1,18}[smhd])\s+ago")
+_DURATION = r"([0-9]{1,18})([smhd])"
+_AGO = r"([0-9]{1,18}[smhd])\s+ago"
 # RFC 3339 with any number of fraction digits; Go also writes an offset of hours alone.
-_RFC3339 = re.compile(
+_RFC3339 = (
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ](?:[01][0-9]|2[0-3]):[0-5][0-9]:)([0-5][0-9]|60)"
     r"(?:\.([0-9]+))?(?:[Zz]|([+-])([01][0-9]|2[0-3])(?::([0-5][0-9]))?)"
 )
@@ -142,7 +142,7 @@ def _read(text: str, now: datetime, zone: "ZoneInfo") -> Instant | str:
 def _read_instant(words: str, now: datetime) -> Instant | None:
     if words.lower() == "now":
         return _cut(now)
-    ago = _AGO.fullmatch(words)
+    ago = re.fullmatch(_AGO, words)
     if ago is None:
         return _read_rfc3339(words)
     duration = _read_duration(ago[1])
@@ -150,7 +150,7 @@ def _read_instant(words: str, now: datetime) -> Instant | None:
 
 
 def _read_duration(text: str) -> timedelta | None:
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text)
     if match is None:
         return None
     try:
@@ -160,7 +160,7 @@ def _read_duration(text: str) -> timedelta | None:
 
 
 def _read_rfc3339(text: str) -> Instant | None:
-    match = _RFC3339.fullmatch(text)
+    match = re.fullmatch(_RFC3339, text)
     if match is None:
         return None
     clock, seconds, fraction, sign, east_hours, east_minutes = match.groups(default="")

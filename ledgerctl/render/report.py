@@ -44,7 +44,7 @@ DocumentValue: TypeAlias = "Value | Streamed | Callable[[], Value]"
 Document: TypeAlias = Mapping[str, DocumentValue]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Column:
     """One key of each record, as the tabular formats show it.
 
@@ -67,7 +67,7 @@ class Column:
         return self.title or self.key.replace("_", " ")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """One command's whole answer, the same for every format.
 
@@ -102,7 +102,7 @@ def settled(answer: Answer | Callable[[], Answer]) -> Answer:
     return answer() if callable(answer) else answer
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Passing:
     """Counts records as they pass by."""
 
