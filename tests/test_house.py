@@ -19,7 +19,7 @@ from tests.write_generated import generated
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "ledgerctl"
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))
-FUNCTION_LINES_MAX: Final = 40  # without the docstring; mostly under ten, rarely over thirty
+FUNCTION_LINES_MAX: Final = 35  # mostly under ten, rarely over thirty
 
 # The settings are one layer of several files, at the bottom beside the errors.
 SETTINGS: Final = {"addresses", "config", "config_file", "secrets", "settings"}
@@ -114,12 +114,9 @@ def public(body: list[ast.stmt]) -> Iterator[Definition]:
 
 
 def lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines of a function without its docstring."""
-    total = (function.end_lineno or function.lineno) - function.lineno + 1
-    first = function.body[0]
-    if ast.get_docstring(function) is not None:
-        total -= (first.end_lineno or first.lineno) - first.lineno + 1
-    return total
+    """The lines of a function's body: neither what it takes nor what it says of itself."""
+    told = ast.get_docstring(function) is not None and len(function.body) > 1
+    return (function.end_lineno or 0) - function.body[told].lineno + 1
 
 
 @pytest.mark.parametrize("path", MODULES, ids=dotted)

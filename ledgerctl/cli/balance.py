@@ -1,7 +1,6 @@
 """`ledgerctl balance`: show, replay and explain balances; grant credits."""
 
 import sys
-from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -139,11 +138,11 @@ def choose_format(session: Session, told: StoryFormat | None) -> None:
     if told is StoryFormat.JSON:
         if session.words.output not in {None, "json"}:
             raise UsageError(f"--format json and -o {session.words.output} contradict each other")
-        session.words = replace(session.words, output="json")
+        session.words = session.words._replace(output="json")
     elif told in {StoryFormat.MARKDOWN, StoryFormat.HTML}:
         if session.words.output in {"json", "jsonl", "csv"}:
             raise UsageError(f"--format {told} and -o {session.words.output} contradict each other")
-        session.words = replace(session.words, output="plain")
+        session.words = session.words._replace(output="plain")
 
 
 def draws_charts(session: Session) -> bool:

@@ -64,10 +64,7 @@ def _entries() -> Iterator[CommandEntry]:
 
     root: Any = typer.main.get_command(app)
     for name in NOUNS:
-        try:
-            found = root.commands[name]
-        except ModuleNotFoundError:  # WIP: until every noun has landed
-            continue
+        found = root.commands[name]
         for word, leaf in getattr(found, "commands", {"": found}).items():
             path = f"{name} {word}".strip()
             yield CommandEntry(path, summary(path), tuple(_options(name, leaf)), _words(name, leaf))

@@ -69,6 +69,7 @@ def show(
     """Show a dead letter: its raw payload, its job, its ledger rows; also from the archive.
 
     Example: ledgerctl dead show job-42
+              ledgerctl dead show 3f2a9c01d4b7 -o json
     """
     from ledgerctl.operations.dead import archived_letter
     from ledgerctl.operations.dead import show as look
@@ -199,6 +200,7 @@ def restore(
     you like, nothing is put back twice.
 
     Example: ledgerctl dead restore 20260311T031400123Z-5f2c9a01be
+              ledgerctl dead restore 20260311T031400123Z-5f2c9a01be --dry-run
     """
     from ledgerctl.operations.dead import leased
     from ledgerctl.operations.dead_restore import Restore, preview, taken_by
@@ -243,6 +245,7 @@ def review(session: Session, chosen: Chosen) -> Report:
     Keys: r requeue, l release, s skip, b back, u undo the last, q quit.
 
     Example: ledgerctl dead review --verdict retryable
+              ledgerctl dead review --account acct-7 --failed-after yesterday
     """
     from ledgerctl.cli.dead_review import require_terminal
     from ledgerctl.cli.dead_review import review as sit

@@ -127,6 +127,7 @@ def correct(
     What a repair heals is left to it.
 
     Example: ledgerctl ledger correct job-42 --reason "refunded twice, ticket 8812"
+              ledgerctl ledger correct job-42 --reason "ticket 8812" --dry-run
     """
     from ledgerctl.operations import corrections
     from ledgerctl.render.views.audit import correction as view

@@ -26,12 +26,7 @@ class Leaf:
 def _leaves() -> Iterator[Leaf]:
     root: Any = typer.main.get_command(app)
     for name, noun in NOUNS.items():
-        try:
-            import_module(noun.module)
-        except ModuleNotFoundError as missing:
-            if missing.name != noun.module:
-                raise
-            continue
+        import_module(noun.module)
         found = root.commands[name]
         if hasattr(found, "commands"):
             for word, command in found.commands.items():

@@ -157,7 +157,7 @@ def test_utc_exists_without_a_time_zone_database(monkeypatch: pytest.MonkeyPatch
         def __new__(cls, key: str) -> "Bare":
             raise KeyError(key)
 
-    monkeypatch.setattr(days, "ZoneInfo", Bare)
+    monkeypatch.setattr("zoneinfo.ZoneInfo", Bare)
     monkeypatch.setattr(Bare, "from_file", ZoneInfo.from_file)
     zone = zone_named("UTC")
     assert (zone.key, str(zone)) == ("UTC", "UTC")
