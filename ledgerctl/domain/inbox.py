@@ -299,12 +299,13 @@ def problems_of(
     unique: Sequence[tuple[str, ...]],
     *,
     given: bool,
+    empty: Mapping[str, int] | None = None,
     conflicting_keys: Sequence[str] = (),
     conflicting: int = 0,
 ) -> tuple[Problem, ...]:
     """What is wrong with the keys; `given` says that the look-ups came from `--lookup`.
 
-    Source: contract, section 3, inbox audit (its rules for exit 5).
+    `empty` says how many claims lack each field. Source: contract, section 3, inbox audit (its rules for exit 5).
     """
     found: list[Problem] = []
     if not unique:
@@ -314,7 +315,7 @@ def problems_of(
             )
         )
     for lookup in lookups:
-        found += lookup_problems(lookup, given=given)
+        found += lookup_problems(lookup, empty or {}, given=given)
     if conflicting:
         named = ", ".join(conflicting_keys)
         detail = f"{conflicting} message keys stand for messages that differ: {named}"
@@ -322,14 +323,19 @@ def problems_of(
     return tuple(found)
 
 
-def lookup_problems(lookup: Lookup, *, given: bool) -> list[Problem]:
+def lookup_problems(lookup: Lookup, empty: Mapping[str, int], *, given: bool) -> list[Problem]:
     """What is wrong with one look-up."""
     name = f"({', '.join(lookup.fields)})"
     found = []
     if lookup.missed:
+        lacking = [
+            f"{field} is null, absent or empty in {empty[field]} claims"
+            for field in lookup.fields
+            if empty.get(field)
+        ]
         detail = (
-            f"a look-up by {name} misses {lookup.missed} of {lookup.found + lookup.missed} claims:"
-            " their rows do not hold what their messages hold"
+            f"a look-up by {name} misses {lookup.missed} of {lookup.found + lookup.missed} claims: "
+            + ("; ".join(lacking) or "their rows hold something else than their messages")
         )
         found.append(Problem("lookup_misses", detail, fails=given or lookup.enforced))
     if not lookup.enforced and (given or lookup.missed):

@@ -62,9 +62,10 @@ def audit(stores: Stores, given: Sequence[tuple[str, ...]] = ()) -> InboxAudit:
         for lookup in lookups
     )
     conflicts = [key.text for key in conflicting_keys(stores)]
+    inbox = measured_as(*stores.inbox.filled([GROUP, KEY, TENANT, *fields]))
     outbox = measured_as(*stores.outbox.filled([KEY, TENANT, *fields]))
     return InboxAudit(
-        inbox=measured_as(*stores.inbox.filled([GROUP, KEY, TENANT, *fields])),
+        inbox=inbox,
         outbox=outbox,
         unique_indexes=unique,
         lookups=measured,
@@ -73,6 +74,7 @@ def audit(stores: Stores, given: Sequence[tuple[str, ...]] = ()) -> InboxAudit:
             measured,
             unique,
             given=bool(given),
+            empty={name: one.empty for name, one in inbox.fields.items()},
             conflicting=len(conflicts),
             conflicting_keys=conflicts[:CONFLICTS_NAMED],
         ),

@@ -6,6 +6,7 @@ from typing import Any
 
 from ledgerctl.domain.inbox import InboxAudit, Lookup, Measured
 from ledgerctl.errors import ExitCode
+from ledgerctl.render.exact import Encoder, time_text
 from ledgerctl.render.report import Column, Kind, Record, Report, Shape, listing, record
 
 ROW_COLUMNS = (
@@ -134,11 +135,11 @@ def message_lines(message: Mapping[str, Any] | None) -> list[str]:
     if message is None:
         return []
     made = message.get("created_at")
-    when = made.isoformat(timespec="milliseconds") if isinstance(made, datetime) else "no date"
+    when = time_text(made) if isinstance(made, datetime) else "no date"
     return [
         f"message {message.get('message_key')}, topic {message.get('topic')},"
         f" tenant {message.get('tenant_id')}, {when}",
-        f"payload {message.get('payload')}",
+        f"payload {Encoder(ascii_only=False).encode(message.get('payload'))}",
     ]
 
 
