@@ -340,6 +340,6 @@ def claim(
         "deliveries": 1,
         "first_seen_at": first,
         "last_seen_at": last,
-        "claimed_until": last - LEASE,
+        "claimed_until": min(first + LEASE, last),
         "completed_at": None,
     } | overrides
