@@ -157,10 +157,25 @@ def worked_report(
     return record(
         document,  # type: ignore[arg-type]  # JSON values by construction
         columns=WORKED_COLUMNS,
-        foot=(f"{tally.ran} ran, {tally.succeeded} succeeded, {tally.failed} failed",),
+        foot=(worked_line(tally),),
         notes=notes,
         exit_code=code,
     )
+
+
+def worked_line(tally: Tally) -> str:
+    """The run in one line."""
+    line = f"{tally.ran} ran, {tally.succeeded} succeeded, {tally.failed} failed"
+    more = [
+        f"{number} {word}"
+        for number, word in (
+            (tally.skipped_settled, "settled already"),
+            (tally.dead_lettered, "to the dead letters"),
+            (tally.put_back, "put back"),
+        )
+        if number
+    ]
+    return f"{line}; {', '.join(more)}" if more else line
 
 
 def recovered_report(
