@@ -30,6 +30,12 @@ from ledgerctl.stores.daily import (
 
 OUT_OF_MEMORY = {146, 10334, 17419, 4568300}  # a set of job ids too large: group on disk instead
 ZEROS: Document = {name: Int64(0) for name in FIGURES}
+# One document whatever the collection holds. `$documents` would want a right on the whole database.
+ONE_NOW: list[Document] = [
+    {"$limit": 1},
+    {"$facet": {"none": [{"$limit": 1}]}},
+    {"$project": {"now": "$$NOW"}},
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +91,11 @@ class Summaries:
     def now(self, session: ClientSession) -> datetime:
         """The server's `$$NOW`; what the session reads next is no older than this."""
         # With local reads the session's time is that of the last write applied, majority or not.
-        database = self._mongo.database.with_options(read_concern=ReadConcern("local"))
-        if session.in_transaction:
-            database = self._mongo.database
+        asked = self._mongo.collection("usage_daily")
+        if not session.in_transaction:
+            asked = asked.with_options(read_concern=ReadConcern("local"))
         with self._mongo.reading("read the server's time", outer(session)):
-            found = database.aggregate(
-                [{"$documents": [{}]}, {"$project": {"now": "$$NOW"}}], session=session
-            )
+            found = asked.aggregate(ONE_NOW, session=session)
             moment: datetime = next(iter(found))["now"]
         return moment
 

@@ -25,6 +25,8 @@ READING = (
     ("balance", "show", "acct-1"),
     ("balance", "replay", "acct-1"),
     ("balance", "list"),
+    ("balance", "explain", "acct-1"),
+    ("ledger", "export", "--format", "jsonl"),
     ("summary", "drift"),
     ("summary", "show", "acct-1"),
     ("job", "show", "job-1"),
