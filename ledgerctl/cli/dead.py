@@ -68,8 +68,8 @@ def show(
 ) -> Report:
     """Show a dead letter: its raw payload, its job, its ledger rows; also from the archive.
 
-    Example: ledgerctl dead show job-42
-              ledgerctl dead show 3f2a9c01d4b7 -o json
+    Examples: ledgerctl dead show job-42
+              ledgerctl dead show 3f2a9c01be77 -o json
     """
     from ledgerctl.operations.dead import archived_letter
     from ledgerctl.operations.dead import show as look
@@ -149,26 +149,15 @@ def requeue(
     if attempts is not None and keep_attempts:
         raise UsageError("--attempts and --keep-attempts exclude each other")
     plan = None if chosen.plan is None else read_plan(session, chosen.plan, Action.REQUEUE)
-    options = {} if plan is None else plan.options
-    if attempts is None and not keep_attempts:
-        keep_attempts = options.get("keep_attempts") is True
-        attempts = whole(options.get("attempts"))
-    delay = delay or text(options.get("delay")) or "0s"
-    spread = spread or text(options.get("spread")) or "0s"
-    policy = RequeuePolicy(
-        attempts=None if keep_attempts else attempts or 0,
-        delay=parse_duration(delay),
-        spread=parse_duration(spread),
-        force=force or options.get("force") is True,
-    )
     words = {
-        "attempts": policy.attempts,
+        "attempts": attempts,
         "keep_attempts": keep_attempts,
         "delay": delay,
         "spread": spread,
-        "force": policy.force,
+        "force": force,
     }
-    return change(session, Action.REQUEUE, chosen, plan, policy, words)
+    words = options_of(words, {} if plan is None else plan.options)
+    return change(session, Action.REQUEUE, chosen, plan, policy_of(words), words)
 
 
 @command(app, "release", effect=Effect.BULK)
@@ -199,8 +188,8 @@ def restore(
     Byte for byte, at the tail of the dead letters, in the operation's order; run it as often as
     you like, nothing is put back twice.
 
-    Example: ledgerctl dead restore 20260311T031400123Z-5f2c9a01be
-              ledgerctl dead restore 20260311T031400123Z-5f2c9a01be --dry-run
+    Examples: ledgerctl dead restore 20260311T031400123Z-5f2c9a01be --dry-run
+              ledgerctl dead restore 20260311T031400123Z-5f2c9a01be --yes
     """
     from ledgerctl.operations.dead import leased
     from ledgerctl.operations.dead_restore import Restore, preview, taken_by
@@ -244,8 +233,8 @@ def review(session: Session, chosen: Chosen) -> Report:
 
     Keys: r requeue, l release, s skip, b back, u undo the last, q quit.
 
-    Example: ledgerctl dead review --verdict retryable
-              ledgerctl dead review --account acct-7 --failed-after yesterday
+    Examples: ledgerctl dead review --verdict retryable
+              ledgerctl dead review --all --limit 20
     """
     from ledgerctl.cli.dead_review import require_terminal
     from ledgerctl.cli.dead_review import review as sit
@@ -269,6 +258,32 @@ def review(session: Session, chosen: Chosen) -> Report:
 
 
 # --- requeue and release -------------------------------------------------------------------
+
+
+def options_of(given: dict[str, Any], planned: dict[str, Any]) -> dict[str, Any]:
+    """The options of a requeue: what was typed, else the plan's, else the defaults."""
+    keep = given["keep_attempts"]
+    attempts = given["attempts"]
+    if attempts is None and not keep:
+        keep = planned.get("keep_attempts") is True
+        attempts = whole(planned.get("attempts"))
+    return {
+        "attempts": None if keep else attempts or 0,
+        "keep_attempts": keep,
+        "delay": given["delay"] or text(planned.get("delay")) or "0s",
+        "spread": given["spread"] or text(planned.get("spread")) or "0s",
+        "force": given["force"] or planned.get("force") is True,
+    }
+
+
+def policy_of(options: dict[str, Any]) -> RequeuePolicy:
+    """The options as a policy. Raises UsageError for what is no duration."""
+    return RequeuePolicy(
+        attempts=options["attempts"],
+        delay=parse_duration(options["delay"]),
+        spread=parse_duration(options["spread"]),
+        force=options["force"],
+    )
 
 
 def change(
