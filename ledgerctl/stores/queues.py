@@ -65,6 +65,8 @@ CODE_OF: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.MasterDownError, "MASTERDOWN"),
 )
 
+DENIED_IN_SCRIPT = "ACL failure in script"
+
 
 class Queues:
     """One Redis server's lists. Bytes in and out, no automatic resend, short timeouts."""
@@ -107,6 +109,8 @@ class Queues:
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
         """Our error for a driver's; `sent` says whether the action was a write."""
         words = coded(error, redact(str(error), self._settings.secrets)[:300])
+        if DENIED_IN_SCRIPT in words or "can't run this command" in words:
+            words = f"NOPERM {words}"  # a script's error has a code of its own
         for mark, kind, hint in REFUSALS:
             if mark in words.split(":")[0].upper().split() or words.upper().startswith(mark):
                 return kind(f"cannot {action}: Redis says {words}", hint=hint)
