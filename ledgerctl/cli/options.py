@@ -68,6 +68,8 @@ def window(
     session: Session, since: str | None, until: str | None
 ) -> tuple[datetime | None, datetime | None]:
     """The bounds of a time window: the first included, the second excluded."""
+    if since is None and until is None:
+        return None, None
     return time_range(since, until, now=session.now, zone=session.zone)
 
 

@@ -110,3 +110,8 @@ def _inherited(value: Any) -> str:
     if isinstance(value, Mapping):
         return _JSON.encode(value)
     return str(value)
+
+
+def rows(count: int) -> str:
+    """A number of rows in words."""
+    return "1 row" if count == 1 else f"{count} rows"

@@ -3,6 +3,7 @@
 from ledgerctl.domain.explain import DAYS_MAX, Story, date_words, job_words
 from ledgerctl.domain.rows import RowType, rank
 from ledgerctl.domain.times import format_time
+from ledgerctl.render.text import rows
 
 NAMES_OF_TYPES = {
     RowType.GRANT: ("grant", "grants"),
@@ -84,8 +85,3 @@ def remarks(story: Story) -> list[str]:
     if story.future_rows:
         found.append(f"{rows(story.future_rows)} dated after {format_time(story.as_of)}: counted")
     return found
-
-
-def rows(count: int) -> str:
-    """A number of rows in words."""
-    return "1 row" if count == 1 else f"{count} rows"

@@ -14,7 +14,8 @@ from pymongo.command_cursor import CommandCursor
 from ledgerctl.domain.balances import AccountSum, TypeSum
 from ledgerctl.domain.rows import ORDER, Entry
 from ledgerctl.stores.codec import candidates, to_entry, to_id, to_text, to_time
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
+from ledgerctl.stores.mongo import Mongo
 
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
 A_DATE: Document = {"$type": "date"}

@@ -1,38 +1,9 @@
-"""Opens the two stores; driver errors become ours: nothing sent, or outcome unknown."""
+"""Every store of a run, each opened at its first use: who needs no MongoDB loads no driver of it."""
 
-import re
-import secrets
-import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import pymongo
-from bson.codec_options import CodecOptions, DatetimeConversion
-from pymongo import MongoClient
-from pymongo import errors as mongo_errors
-from pymongo.client_session import ClientSession
-from pymongo.collection import Collection
-from pymongo.database import Database
-from pymongo.read_concern import ReadConcern
-from pymongo.read_preferences import ReadPreference
-from pymongo.write_concern import WriteConcern
+from typing import TYPE_CHECKING, Any
 
 from ledgerctl.config import Settings
-from ledgerctl.errors import (
-    InvariantBroken,
-    JobHeld,
-    LedgerctlError,
-    NotPermitted,
-    OutcomeUnknown,
-    SettingsError,
-    StoreBusy,
-    StoreUnavailable,
-)
-from ledgerctl.secrets import display, redact
 
 if TYPE_CHECKING:
     from ledgerctl.stores.account_rows import AccountRows
@@ -45,6 +16,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.jobs import Jobs
     from ledgerctl.stores.leases import Leases
     from ledgerctl.stores.ledger import Ledger
+    from ledgerctl.stores.mongo import Mongo
     from ledgerctl.stores.operator_log import OperatorLog
     from ledgerctl.stores.outbox import Outbox
     from ledgerctl.stores.queue_server import QueueServer
@@ -53,270 +25,6 @@ if TYPE_CHECKING:
     from ledgerctl.stores.summaries import Summaries
 
 Document = dict[str, Any]
-T = TypeVar("T")
-
-SELECTION_TIMEOUT_MS = 2_000
-CONNECT_TIMEOUT_MS = 1_500
-SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
-
-AUTHENTICATION_FAILED = {18, 8000}
-UNAUTHORIZED = {13}
-BUSY = {24, 46, 50, 112, 202, 262, 14031, 39, 11601}  # locks, time limits, conflicts, disk full
-NOT_WRITABLE = {10107, 13435, 13436}  # refused by a member that is not primary
-STEPPING_DOWN = {91, 189, 11600, 11602}  # may have been applied
-
-CODEC: CodecOptions[Document] = CodecOptions(
-    tz_aware=True,
-    tzinfo=UTC,
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
-    unicode_decode_error_handler="backslashreplace",
-)
-
-
-class Mongo:
-    """One MongoDB database: majority writes, primary majority reads, short server selection.
-
-    Opening asks the server who it is: `transactions` says whether it has them, and its clock is
-    read once, so that `now()` is the server's time, not this machine's.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.client: MongoClient[Document] = self._client()
-        self.database: Database[Document] = self.client.get_database(
-            settings.database,
-            codec_options=CODEC,
-            read_preference=ReadPreference.PRIMARY,
-            write_concern=WriteConcern(w="majority", j=True),
-            read_concern=ReadConcern("majority"),
-        )
-
-    def _client(self) -> MongoClient[Document]:
-        settings = self._settings
-        try:
-            # An option that PyMongo does not understand it drops with a warning: it is a mistake.
-            with warnings.catch_warnings(action="error", category=UserWarning):
-                return MongoClient(
-                    settings.mongo_uri.reveal(),
-                    serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
-                    connectTimeoutMS=CONNECT_TIMEOUT_MS,
-                    socketTimeoutMS=SOCKET_TIMEOUT_MS,
-                    appname="ledgerctl",
-                    tz_aware=True,
-                )
-        except (mongo_errors.PyMongoError, ValueError, OSError, UserWarning) as error:
-            raise SettingsError(
-                f"the MongoDB URI cannot be used: {self.clean(error)}",
-                hint="check mongo_uri; `ledgerctl config show` says where it comes from",
-            ) from None
-
-    @cached_property
-    def hello(self) -> Document:
-        """What the server says of itself; the first word with it."""
-        with self.reading("connect"):
-            before = time.monotonic()
-            answer = self.client.admin.command("hello")
-            # The reply was written somewhere between sending and receiving: take the middle.
-            self._heard_at = (before + time.monotonic()) / 2
-        return dict(answer)
-
-    @property
-    def transactions(self) -> bool:
-        """Whether the deployment has transactions: a replica set or a sharded cluster."""
-        return "setName" in self.hello or self.hello.get("msg") == "isdbgrid"
-
-    def now(self) -> datetime:
-        """The server's time, aware UTC, milliseconds: its clock when we connected, plus since."""
-        heard: datetime = self.hello["localTime"]
-        since = timedelta(seconds=time.monotonic() - self._heard_at)
-        moment = (heard if heard.tzinfo else heard.replace(tzinfo=UTC)) + since
-        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-
-    def collection(self, name: str) -> Collection[Document]:
-        """A collection by the name it has in the settings: `jobs`, `ledger`, …"""
-        return self.database[getattr(self._settings.collections, name)]
-
-    def clean(self, error: BaseException | str) -> str:
-        """A driver's message with every secret taken out, cut to one short line."""
-        text = redact(str(error), self._settings.secrets)
-        for tail in (", Timeout:", ", full error:", " (configured timeouts:"):
-            text = text.split(tail)[0]
-        return text[:300]
-
-    @contextmanager
-    def bounded(self, seconds: float) -> Iterator[None]:
-        """End every command inside with an error once the time is up, the server's work too."""
-        with pymongo.timeout(seconds):
-            yield
-
-    @contextmanager
-    def reading(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
-        """Turn a failed read into ours; nothing was changed by it.
-
-        Inside a transaction the driver's error goes on: its loop knows what to try again.
-        """
-        try:
-            yield
-        except mongo_errors.PyMongoError as error:
-            if session is not None:
-                raise
-            raise self.translated(error, action, sent=False) from None
-
-    @contextmanager
-    def writing(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
-        """Say of a failed write whether it may have landed.
-
-        Raises StoreUnavailable when nothing was sent, OutcomeUnknown when it may have been
-        applied, StoreBusy or NotPermitted when the server refused it. Inside a transaction the
-        driver's error goes on: its loop knows what to try again.
-        """
-        try:
-            yield
-        except mongo_errors.PyMongoError as error:
-            if session is not None:
-                raise
-            raise self.translated(error, action, sent=True) from None
-
-    def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
-        """Our error for a driver's; `sent` says whether the action was a write."""
-        if isinstance(error, mongo_errors.ServerSelectionTimeoutError):
-            return self._unreachable(error, action)
-        if isinstance(error, mongo_errors.WTimeoutError | mongo_errors.WriteConcernError):
-            return self._unknown(error, action)
-        code = getattr(error, "code", None)
-        if isinstance(code, int) and (refused := self._refused(error, code, action)):
-            return refused
-        if isinstance(error, mongo_errors.ConnectionFailure | mongo_errors.WaitQueueTimeoutError):
-            return self._unknown(error, action) if sent else self._unreachable(error, action)
-        if isinstance(error, mongo_errors.ConfigurationError):
-            return SettingsError(f"cannot {action}: {self.clean(error)}")
-        return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(error)}")
-
-    def _refused(self, error: Exception, code: int, action: str) -> LedgerctlError | None:
-        if code in AUTHENTICATION_FAILED:
-            return NotPermitted(
-                f"cannot {action}: MongoDB refused the user or its password",
-                hint="check the credentials in mongo_uri; `ledgerctl config show` says where it comes from",
-            )
-        if code in UNAUTHORIZED:
-            return NotPermitted(
-                f"cannot {action}: {missing_right(self.clean(error))}",
-                hint="`ledgerctl db roles` prints the rights that each role needs",
-            )
-        if code in BUSY:
-            return StoreBusy(f"cannot {action}: MongoDB says {self.clean(error)}", hint="try again")
-        if code in NOT_WRITABLE:
-            return StoreUnavailable(
-                f"cannot {action}: the MongoDB server is not the primary",
-                hint="try again once a primary is elected",
-            )
-        if code in STEPPING_DOWN:
-            return self._unknown(error, action)
-        return None
-
-    def _unreachable(self, error: Exception, action: str) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"cannot {action}: MongoDB at {display(self._settings.mongo_uri)} cannot be reached"
-            f" ({self.clean(error)})",
-            hint="`ledgerctl doctor` shows what can be reached",
-        )
-
-    def _unknown(self, error: Exception, action: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"cannot tell whether this was done: {action} ({self.clean(error)})",
-            hint="run the same command again: a second run is safe",
-        )
-
-    def transaction(
-        self, action: str, body: Callable[[ClientSession], T], *, patience_s: float = 5.0
-    ) -> T:
-        """Run `body` in one short transaction; all of it lands or none does.
-
-        Conflicts are tried again with a pause, for `patience_s` in all: a transaction that a
-        killed client left open holds its documents for up to a minute, and nobody waits for that.
-        Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
-        reply stays away; what `body` itself raises ends the transaction and goes on.
-        """
-        deadline = time.monotonic() + patience_s
-        pause_s = 0.002
-        with self._session(action) as session:
-            while True:
-                try:
-                    return self._attempt(session, body, deadline)
-                except mongo_errors.PyMongoError as error:
-                    if not error.has_error_label("TransientTransactionError"):
-                        raise self.translated(error, action, sent=True) from None
-                    if time.monotonic() >= deadline:
-                        raise self._held(error, action) from None
-                time.sleep(pause_s * (1 + secrets.randbelow(1000) / 1000))
-                pause_s = min(pause_s * 2, 0.1)
-
-    def together(self, action: str, body: Callable[[ClientSession | None], None]) -> None:
-        """Run writes as one transaction where there are any, else one by one in their order."""
-        if self.transactions:
-            self.transaction(action, body)
-        else:
-            body(None)
-
-    def _attempt(
-        self, session: ClientSession, body: Callable[[ClientSession], T], deadline: float
-    ) -> T:
-        with session.start_transaction(
-            read_concern=ReadConcern("snapshot"), write_concern=WriteConcern(w="majority", j=True)
-        ):
-            value = body(session)
-            while True:
-                try:
-                    session.commit_transaction()
-                except mongo_errors.PyMongoError as error:
-                    if not error.has_error_label("UnknownTransactionCommitResult"):
-                        raise
-                    if time.monotonic() >= deadline:
-                        raise self._unknown(error, "commit") from None
-                    time.sleep(0.05)
-                else:
-                    return value
-
-    @contextmanager
-    def _session(self, action: str) -> Iterator[ClientSession]:
-        with self.reading(action):
-            session = self.client.start_session()
-        try:
-            yield session
-        finally:
-            session.end_session()
-
-    def _held(self, error: Exception, action: str) -> LedgerctlError:
-        if isinstance(error, mongo_errors.ConnectionFailure):
-            return self._unreachable(error, action)
-        return JobHeld(
-            f"cannot {action}: another operation holds it, perhaps one whose client was killed",
-            hint="try again in a minute: the server lets go of it by itself",
-        )
-
-    @contextmanager
-    def snapshot(self, action: str) -> Iterator[ClientSession]:
-        """A session whose reads all see one moment of the data; needs `transactions`."""
-        with self.reading(action):
-            session = self.client.start_session(snapshot=True)
-            try:
-                yield session
-            finally:
-                session.end_session()
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self.client.close()
-
-
-def missing_right(words: str) -> str:
-    """The server's refusal, short: which command the user may not run on which collection."""
-    found = re.search(r'on (\S+) to execute command \{ (\w+): (?:"([^"]*)")?', words)
-    if found is None:
-        return words
-    database, command, collection = found.groups()
-    place = f"{database}.{collection}" if collection else f"database {database}"
-    return f"the user lacks the right to {command} on {place}"
 
 
 class Stores:
@@ -335,8 +43,10 @@ class Stores:
         self.close()
 
     @cached_property
-    def mongo(self) -> Mongo:
+    def mongo(self) -> "Mongo":
         """The MongoDB connection."""
+        from ledgerctl.stores.mongo import Mongo
+
         return Mongo(self.settings)
 
     @cached_property

@@ -12,7 +12,7 @@ from ledgerctl.domain.days import EARLIEST, LATEST
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DaySpan, RefusedRow
 from ledgerctl.stores.codec import candidates, optional_id, to_id
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
 from ledgerctl.stores.daily import (
     COUNTED,
     INTEGERS,
@@ -23,6 +23,7 @@ from ledgerctl.stores.daily import (
     rows_of,
     values_of,
 )
+from ledgerctl.stores.mongo import Mongo
 
 DATES = {"$gte": EARLIEST, "$lte": LATEST}
 # One condition a type: only then does MongoDB go to the few keys there are in the index.

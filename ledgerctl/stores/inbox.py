@@ -21,7 +21,8 @@ from ledgerctl.domain.inbox import (
 )
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.stores.codec import candidates, to_amount, to_id, to_text, to_time
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
+from ledgerctl.stores.mongo import Mongo
 
 DUPLICATE_KEY = 11000
 ONE_REPLY = 1_000  # rows a reply, more than a batch of messages: no second round trip

@@ -7,8 +7,9 @@ from typing import Any
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from ledgerctl.stores.codec import to_id
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
 from ledgerctl.stores.ledger import guards_steps
+from ledgerctl.stores.mongo import Mongo
 
 STEP_ROWS: Document = {
     "job_id": {"$type": ["string", "objectId", "int", "long"]},

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError
 
-from ledgerctl.domain.dead import Standing
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
 from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
+from ledgerctl.stores.mongo import Mongo
+
+if TYPE_CHECKING:
+    from ledgerctl.domain.dead import Standing
 
 CLEAR = {"$in": [False, None]}  # None matches null and absent
 NOT_BOOLEAN = {"$not": {"$in": [True, False, None]}}
@@ -230,7 +233,7 @@ class Jobs:
             for document in self._jobs.find({"_id": {"$in": list(ids)}}, FIELDS):
                 yield to_job(document)
 
-    def standings(self, texts: Iterable[str]) -> dict[str, list[Standing]]:
+    def standings(self, texts: Iterable[str]) -> dict[str, list["Standing"]]:
         """The flags and status of every job that these texts can name, by text.
 
         One query for a few hundred texts, and of each document only what a verdict needs.
@@ -266,8 +269,10 @@ def job_query(
     return query
 
 
-def to_standing(document: Document) -> Standing:
+def to_standing(document: Document) -> "Standing":
     """What a verdict on a dead letter needs of a job document."""
+    from ledgerctl.domain.dead import Standing
+
     account = document.get("account_id")
     return Standing(
         job_id=to_id(document["_id"]).text,

@@ -11,7 +11,8 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from ledgerctl.errors import InvariantBroken, LeaseHeld, LedgerctlError
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
+from ledgerctl.stores.mongo import Mongo
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
+from ledgerctl.stores.mongo import Mongo
 
 
 class OperatorLog:

@@ -14,8 +14,9 @@ from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.amounts import fits_int64
 from ledgerctl.stores.codec import DIGITS, to_id
-from ledgerctl.stores.connections import Document, Mongo
+from ledgerctl.stores.connections import Document
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
+from ledgerctl.stores.mongo import Mongo
 
 ROW_FIELDS = dict.fromkeys(
     ("job_id", "account_id", "type", "amount", "created_at", "recorded_at", "operation_id"), 1

@@ -17,8 +17,8 @@ from ledgerctl.domain.rows import Entry
 from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
+from ledgerctl.render.text import rows
 from ledgerctl.render.views.job import amount_value
-from ledgerctl.render.words import rows
 
 SHOW_COLUMNS = (
     Column("account_id", kind=Kind.ID),

@@ -1,0 +1,85 @@
+"""What each path through the program must not import: that is what makes it start at once."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+DRIVERS = {"pymongo", "bson", "redis"}
+HEAVY = {*DRIVERS, "rich", "asyncio", "ssl", "pydantic", "zoneinfo", "sysconfig", "click"}
+FAST = {*HEAVY, "typer", "re", "json", "pathlib", "inspect", "dataclasses", "ledgerctl.cli.app"}
+
+PATHS: dict[str, tuple[list[str], set[str]]] = {
+    "--version": (["--version"], FAST),
+    "-V": (["-V"], FAST),
+    "--help": (["--help"], FAST),
+    "-h": (["-h"], FAST),
+    "nothing": ([], FAST),
+    "a command's help": (["job", "refund", "--help"], {*HEAVY, "ledgerctl.config"}),
+    "a noun's help": (["dead", "--help"], {*HEAVY, "ledgerctl.config"}),
+    "a mistake": (["ded"], HEAVY - {"ssl"}),
+    "config path": (["config", "path", "-o", "json"], {*HEAVY, "ledgerctl.config", "csv"}),
+    "config show": (["config", "show", "-o", "json"], {*HEAVY, "csv"}),
+    "a topic": (["help", "safety"], HEAVY),
+    "completion show": (["completion", "show", "bash"], HEAVY),
+    "sandbox status": (
+        ["sandbox", "status", "-o", "plain"],
+        DRIVERS | {"rich", "typer.rich_utils"},
+    ),
+    "MongoDB alone": (["balance", "list", "-o", "json"], {"redis", "rich", "zoneinfo"}),
+    "MongoDB alone, as a table": (["log", "list", "-o", "table"], {"redis"}),
+    "Redis alone": (["queue", "stats", "-o", "json"], {"pymongo", "bson", "rich", "zoneinfo"}),
+    "both, as json": (["job", "show", "job-1", "-o", "json"], {"rich", "zoneinfo"}),
+    "a list without times": (["job", "list", "-o", "json"], {"rich", "redis", "zoneinfo"}),
+    "an id from the cache or the store": (["--complete", "group"], {"pymongo", "rich", "typer"}),
+}
+
+PROGRAM = """
+import sys, atexit
+from ledgerctl.__main__ import main
+sys.argv = ["ledgerctl", *sys.argv[1:]]
+def tell():
+    with open("{file}", "w") as out:
+        out.write("\\n".join(sys.modules))
+import os
+leave = os._exit
+def vanish(code):
+    tell(); leave(code)
+os._exit = vanish
+try:
+    main()
+finally:
+    tell()
+"""
+
+
+def imported(words: list[str], environment: Mapping[str, str], file: str) -> set[str]:
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(file=file), *words],
+        env=dict(environment), capture_output=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    with open(file) as listed:
+        return set(listed.read().split())
+
+
+@pytest.mark.parametrize(("words", "forbidden"), PATHS.values(), ids=list(PATHS))
+def test_a_path_imports_nothing_that_it_does_not_need(
+    environment: dict[str, str], tmp_path: object, words: list[str], forbidden: set[str]
+) -> None:
+    names = imported(words, environment, f"{tmp_path}/modules")
+    assert "ledgerctl.__main__" in names
+    assert not names & forbidden
+
+
+def test_a_broken_environment_is_not_read_on_the_fast_path(
+    bare_environment: dict[str, str],
+) -> None:
+    bare_environment["LEDGERCTL_CONFIG"] = "/no/such/file"
+    done = subprocess.run(
+        [sys.executable, "-m", "ledgerctl", "--help"],
+        env=bare_environment,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
