@@ -194,6 +194,7 @@ def preview(stores: Stores, request: Request) -> Rebuilt:
             for one in differing(stores, span_of(day, zone), request.accounts, REBUILT)[1]
             if one.account_id not in plan.refused_accounts
         ]
+    found.sort(key=lambda one: (one.account_id, one.day))
     written = [one for one in found if one.ledger is not None]
     rebuilt = plan.outcome(stores.settings.timezone)
     rebuilt.accounts = len({one.account_id for one in written})

@@ -42,6 +42,7 @@ class Shape:
     odd: bool = False
     by_text: bool = False
     jobs: bool = True
+    transaction: bool = False
 
 
 def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
@@ -84,15 +85,19 @@ def figures_by_text(
     span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None
 ) -> list[Document]:
     """The same where ids of several types meet, or rows name no account but a job that has one."""
-    named = rows_of(span, accounts)
-    if accounts is None:
-        named |= {"account_id": {"$ne": None}}
     job = {"$ifNull": ["$job_id", None]}
+    named = rows_of(span, accounts)
+    if shape.transaction and accounts is not None:
+        named["account_id"]["$in"].append(None)
+        others = owners_in_place(jobs)
+    else:
+        named["account_id"] = named.get("account_id", {"$ne": None})
+        others = [{"$unionWith": {"coll": ledger, "pipeline": by_job(span, shape, jobs)}}]
     stages: list[Document] = [
         *usable_rows(named, shape),
         {"$group": {"_id": {"account": "$account_id", "job": job}, **sums(shape), **ROWS}},
         {"$project": {"account": "$_id.account", "job": "$_id.job", **SUMS_KEPT}},
-        {"$unionWith": {"coll": ledger, "pipeline": by_job(span, shape, jobs)}},
+        *others,
         {
             "$group": {
                 "_id": {"account": text("$account"), "job": text("$job")},
@@ -123,6 +128,19 @@ def by_job(span: DaySpan, shape: Shape, jobs: str) -> list[Document]:
         {"$group": {"_id": "$job_id", **sums(shape), **ROWS}},
         *account_of_job("$_id", jobs),
         {"$project": {"account": 1, "job": "$_id", **SUMS_KEPT}},
+    ]
+
+
+def owners_in_place(jobs: str) -> list[Document]:
+    """What stands in for `by_job` inside a transaction, where $unionWith is refused.
+
+    Looks up a job for every group, so it is for a few accounts only.
+    """
+    unnamed = {"$eq": [{"$ifNull": ["$account", None]}, None]}
+    return [
+        {"$set": {"named": "$account", "owner": {"$cond": [unnamed, "$job", None]}}},
+        *account_of_job("$owner", jobs),
+        {"$set": {"account": {"$ifNull": ["$named", "$account"]}}},
     ]
 
 

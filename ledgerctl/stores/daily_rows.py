@@ -19,6 +19,7 @@ from ledgerctl.stores.daily import (
     WHOLE,
     Shape,
     account_of_job,
+    in_transaction,
     outer,
     rows_of,
     values_of,
@@ -151,7 +152,7 @@ class DailyRows:
                 if self._ledger.find_one(query, {"_id": 1}, session=session) is not None:
                     found.append(kind)
         by_text = len(found) > 1 or None in found
-        return Shape(odd=odd, by_text=by_text, jobs=jobs)
+        return Shape(odd, by_text, jobs, in_transaction(session))
 
 
 # Text, numbers, ObjectIds, and rows that name no account.

@@ -55,9 +55,8 @@ def noon(day: str) -> datetime:
 
 
 def in_zone(stores: Stores, name: str) -> Stores:
-    from ledgerctl.domain.days import zone_named
 
-    return Stores(replace(stores.settings, timezone=name, zone=zone_named(name)))
+    return Stores(replace(stores.settings, timezone=name))
 
 
 def on(day: str, last: str | None = None) -> Request:
