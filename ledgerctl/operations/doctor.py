@@ -17,38 +17,38 @@ from ledgerctl.stores.connections import Stores
 
 BUDGET_S = 20.0  # for everything together; what has not been looked at by then is unknown
 
-Probe = Callable[[Look], Finding]
+Question = Callable[[Look], Finding]
 
 
 @dataclass(frozen=True, slots=True)
-class Doctored:
+class Probe:
     """One check: its name, the store it needs, and the function that looks."""
 
     id: str
     source: Source
-    look: Probe
+    ask: Question
 
 
-CHECKS: tuple[Doctored, ...] = (
-    Doctored("mongo.reachable", Source.MONGO, mongo.reachable),
-    Doctored("mongo.transactions", Source.MONGO, mongo.transactions),
-    Doctored("mongo.write_concern", Source.MONGO, mongo.write_concern),
-    Doctored("mongo.clock", Source.MONGO, mongo.clock),
-    Doctored("index.ledger_unique", Source.MONGO, mongo.ledger_unique),
-    Doctored("index.inbox_unique", Source.MONGO, mongo.inbox_unique),
-    Doctored("index.ledger_account", Source.MONGO, partial(mongo.useful, "account_id")),
-    Doctored("index.ledger_created", Source.MONGO, partial(mongo.useful, "created_at")),
-    Doctored("index.expiry", Source.MONGO, mongo.expiry),
-    Doctored("ledger.append_only", Source.MONGO, mongo.append_only),
-    Doctored("jobs.flags", Source.MONGO, mongo.flags),
-    Doctored("redis.reachable", Source.REDIS, queues.reachable),
-    Doctored("redis.role", Source.REDIS, queues.role),
-    Doctored("redis.eviction", Source.REDIS, queues.eviction),
-    Doctored("redis.persistence", Source.REDIS, queues.persistence),
-    Doctored("redis.types", Source.REDIS, queues.types),
-    Doctored("inbox.keys", Source.MONGO, mongo.inbox_keys),
-    Doctored("inbox.stuck", Source.MONGO, mongo.inbox_stuck),
-    Doctored("config.permissions", Source.FILES, permissions),
+CHECKS: tuple[Probe, ...] = (
+    Probe("mongo.reachable", Source.MONGO, mongo.reachable),
+    Probe("mongo.transactions", Source.MONGO, mongo.transactions),
+    Probe("mongo.write_concern", Source.MONGO, mongo.write_concern),
+    Probe("mongo.clock", Source.MONGO, mongo.clock),
+    Probe("index.ledger_unique", Source.MONGO, mongo.ledger_unique),
+    Probe("index.inbox_unique", Source.MONGO, mongo.inbox_unique),
+    Probe("index.ledger_account", Source.MONGO, partial(mongo.useful, "account_id")),
+    Probe("index.ledger_created", Source.MONGO, partial(mongo.useful, "created_at")),
+    Probe("index.expiry", Source.MONGO, mongo.expiry),
+    Probe("ledger.append_only", Source.MONGO, mongo.append_only),
+    Probe("jobs.flags", Source.MONGO, mongo.flags),
+    Probe("redis.reachable", Source.REDIS, queues.reachable),
+    Probe("redis.role", Source.REDIS, queues.role),
+    Probe("redis.eviction", Source.REDIS, queues.eviction),
+    Probe("redis.persistence", Source.REDIS, queues.persistence),
+    Probe("redis.types", Source.REDIS, queues.types),
+    Probe("inbox.keys", Source.MONGO, mongo.inbox_keys),
+    Probe("inbox.stuck", Source.MONGO, mongo.inbox_stuck),
+    Probe("config.permissions", Source.FILES, permissions),
 )
 REACHABLE = {"mongo.reachable", "redis.reachable"}
 
@@ -61,26 +61,41 @@ class Examination:
     started: float = field(default_factory=time.monotonic)
     lost: dict[Source, str] = field(default_factory=dict)
 
-    def finding(self, check: Doctored) -> Finding:
+    def finding(self, probe: Probe) -> Finding:
         """What one check found. Never raises ours, never takes longer than its share."""
-        if why := self.lost.get(check.source):
+        if why := self.lost.get(probe.source):
             return Finding(Status.UNKNOWN, why)
         if time.monotonic() - self.started > BUDGET_S:
             return Finding(Status.UNKNOWN, "no time was left for it", "run it again")
         try:
-            with self._bounded(check.source):
-                return check.look(self.look)
+            with self._bounded(probe.source):
+                return probe.ask(self.look)
         except LedgerctlError as error:
-            return self._trouble(check, error)
+            return self._trouble(probe, error)
 
-    def _trouble(self, check: Doctored, error: LedgerctlError) -> Finding:
+    def _trouble(self, probe: Probe, error: LedgerctlError) -> Finding:
         """Why a check could not look; a store that does not answer is not asked again."""
-        if check.id in REACHABLE:
-            self.lost[check.source] = f"{check.id} failed"
-            return Finding(Status.FAIL, error.message, remedy(check.source, error))
-        if isinstance(error, StoreUnavailable):
-            self.lost[check.source] = "the store stopped answering"
+        if probe.id in REACHABLE:
+            self.lost[probe.source] = f"{probe.id} failed"
+            return Finding(Status.FAIL, error.message, remedy(probe.source, error))
+        if not isinstance(error, StoreUnavailable):
+            return Finding(Status.UNKNOWN, error.message, error.hint)
+        if self._answers(probe.source):
+            return Finding(Status.UNKNOWN, f"no answer within {CHECK_S:g} s", "run it again")
+        self.lost[probe.source] = "the store stopped answering"
         return Finding(Status.UNKNOWN, error.message, error.hint)
+
+    def _answers(self, source: Source) -> bool:
+        """Whether the store still answers, though not to everything in time."""
+        try:
+            with self._bounded(source):
+                if source is Source.MONGO:
+                    self.look.stores.deployment.version()
+                else:
+                    self.look.stores.queue_server.ping()
+        except LedgerctlError:
+            return False
+        return True
 
     @contextmanager
     def _bounded(self, source: Source) -> Iterator[None]:
@@ -98,7 +113,7 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
     that is missing. `clock` is this machine's. Source: contract, section 3, doctor.
     """
     examination = Examination(Look(stores, clock))
-    found = [Check(check.id, examination.finding(check)) for check in CHECKS]
+    found = [Check(probe.id, examination.finding(probe)) for probe in CHECKS]
     return worst_first(with_loss(found, examination.lost))
 
 

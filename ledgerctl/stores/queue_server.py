@@ -5,6 +5,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from redis import exceptions as redis_errors
+
 from ledgerctl.errors import NotPermitted
 from ledgerctl.stores.queues import SCAN_COUNT, Queues, glob_escaped
 
@@ -21,12 +23,11 @@ class QueueServer:
 
     def ping(self) -> None:
         """Return when the server lets us in, whether or not we may ping."""
-        with suppress(NotPermitted), self._queues.reading("ping"):
+        with (
+            self._queues.reading("ping"),
+            suppress(redis_errors.NoPermissionError),  # refused by name: it knows us, and answers
+        ):
             self._client.ping()
-            return
-        # Refused: a wrong password is refused here too, a missing right for PING alone is not.
-        with self._queues.reading("look at the retry list"):
-            self._client.type(self._queues.keys.retry)
 
     def facts(self) -> Mapping[str, Any]:
         """The server's INFO, asked once. Raises NotPermitted where we may not."""

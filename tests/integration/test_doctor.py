@@ -152,7 +152,7 @@ def silenced(server: Server) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("store", ["mongo", "redis"])
-def test_a_store_that_falls_silent_ends_within_four_seconds(
+def test_a_store_that_falls_silent_ends_within_five_seconds(
     servers: SessionServers, run: Runner, store: str
 ) -> None:
     server = servers.mongod() if store == "mongo" else servers.valkey()
@@ -216,6 +216,57 @@ def test_a_server_that_wants_a_user_fails_when_none_is_given(
     assert found["mongo.reachable"]["status"] == "fail"
     assert "wants a user" in found["mongo.reachable"]["detail"]
     assert found["ledger.append_only"]["status"] == "unknown"
+
+
+def test_a_user_who_may_do_nothing_is_let_in_and_told_what_is_not_known(
+    guarded_mongod: Server, redis_client: Redis, redis_url: str, run: Runner, database: str
+) -> None:
+    word = "w0rd"
+    redis_client.acl_setuser("nobody", enabled=True, passwords=[f"+{word}"], commands=["-@all"])
+    with MongoClient[dict[str, Any]](address_of(guarded_mongod, *ROOT)) as root:
+        root[database].command("createUser", "nobody", pwd=word, roles=[])
+        done = run(
+            "doctor",
+            "-o",
+            "json",
+            env={
+                "LEDGERCTL_MONGO_URI": address_of(guarded_mongod, "nobody", word, source=database),
+                "LEDGERCTL_REDIS_URL": redis_url.replace("://", f"://nobody:{word}@"),
+            },
+        )
+        root[database].command("dropAllUsersFromDatabase")
+    redis_client.acl_deluser("nobody")
+    status = {one["id"]: one["status"] for one in done.json()["checks"]}
+    assert done.code == 0, done
+    assert {name for name, one in status.items() if one != "unknown"} == {
+        "mongo.reachable",
+        "mongo.transactions",
+        "mongo.clock",
+        "ledger.append_only",
+        "redis.reachable",
+        "config.permissions",
+    }
+
+
+def test_a_check_that_takes_too_long_is_unknown_and_its_store_is_still_reachable(
+    ready: Stores, client: Client
+) -> None:
+    slow = {
+        "failCommands": ["aggregate"],
+        "blockConnection": True,
+        "blockTimeMS": 10_000,
+        "appName": "ledgerctl",
+    }
+    client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=slow)
+    started = time.monotonic()
+    try:
+        found = look(ready)
+    finally:
+        client.admin.command("configureFailPoint", "failCommand", mode="off")
+    assert found["jobs.flags"].finding.status is Status.UNKNOWN
+    assert found["mongo.reachable"].finding.status is Status.OK
+    assert found["index.ledger_unique"].finding.status is Status.OK
+    assert time.monotonic() - started < 20
 
 
 # MongoDB

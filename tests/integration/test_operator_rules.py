@@ -27,7 +27,7 @@ RETRY, DEAD = "jobs:retry", "jobs:dead-letter"
 
 
 @pytest.fixture
-def data(client: Client, database: str) -> Any:
+def documents(client: Client, database: str) -> Any:
     """This test's database."""
     return client[database]
 
@@ -39,10 +39,10 @@ def letter(job_id: str = "job-1", **members: Any) -> bytes:
     ).encode()
 
 
-def failed_job(data: Any, job_id: str = "job-1") -> None:
+def failed_job(documents: Any, job_id: str = "job-1") -> None:
     """A charged job that failed: its letters are retryable."""
-    data.jobs.insert_one(make_job(job_id, status="failed"))
-    data.ledger.insert_one(make_row(job_id))
+    documents.jobs.insert_one(make_job(job_id, status="failed"))
+    documents.ledger.insert_one(make_row(job_id))
 
 
 def stands(redis_client: Any) -> dict[str, list[bytes]]:
@@ -57,29 +57,31 @@ def stands(redis_client: Any) -> dict[str, list[bytes]]:
 # indexes
 
 
-def test_rows_in_the_way_of_the_unique_index_are_named_and_left(run: Runner, data: Any) -> None:
+def test_rows_in_the_way_of_the_unique_index_are_named_and_left(
+    run: Runner, documents: Any
+) -> None:
     rows = [make_row("job-55", "refund", _id=name) for name in ("r-1", "r-2")]
-    data.ledger.insert_many(rows)
-    before = list(data.ledger.find())
+    documents.ledger.insert_many(rows)
+    before = list(documents.ledger.find())
     done = run("db", "init", "-o", "json")
     blocked = next(one for one in done.json()["indexes"] if one["status"] == "blocked")
     assert done.code == 8
     assert [(row["row_id"], row["amount"]) for row in blocked["rows"]] == [("r-1", 40), ("r-2", 40)]
     assert all(row["created_at"] for row in blocked["rows"])
     assert "not protected" in run("db", "init", "-o", "plain").err
-    assert list(data.ledger.find()) == before
+    assert list(documents.ledger.find()) == before
 
 
 # ids and amounts
 
 
 def test_a_typo_a_repeat_and_an_id_of_another_type_are_three_answers(
-    invoke: Invoker, data: Any
+    invoke: Invoker, documents: Any
 ) -> None:
     key = ObjectId()
     for job_id in ("job-104", key):
-        data.jobs.insert_one(make_job(job_id))
-        data.ledger.insert_one(make_row(job_id, _id=f"{job_id}:charge"))
+        documents.jobs.insert_one(make_job(job_id))
+        documents.ledger.insert_one(make_row(job_id, _id=f"{job_id}:charge"))
     invoke("job", "refund", "job-104")
     answers = [
         (done.code, done.json()["results"][0]["outcome"], done.json()["results"][0]["at"])
@@ -105,9 +107,9 @@ def test_an_id_that_is_no_ones_is_not_found_and_never_a_balance_of_0(
     assert "Traceback" not in done.err
 
 
-def test_a_balance_is_exact_past_64_bits_and_past_doubles(invoke: Invoker, data: Any) -> None:
+def test_a_balance_is_exact_past_64_bits_and_past_doubles(invoke: Invoker, documents: Any) -> None:
     amounts = [Int64(9007199254740993), 0.0, Int64(9223372036854775807), Int64(1), Decimal128("2")]
-    data.ledger.insert_many(
+    documents.ledger.insert_many(
         make_row(f"job-{at}", _id=f"r-{at}", amount=amount) for at, amount in enumerate(amounts)
     )
     done = invoke("balance", "show", "acct-1", "-o", "json")
@@ -116,10 +118,10 @@ def test_a_balance_is_exact_past_64_bits_and_past_doubles(invoke: Invoker, data:
 
 
 def test_fractions_are_left_out_named_and_never_rounded_into_the_balance(
-    invoke: Invoker, data: Any
+    invoke: Invoker, documents: Any
 ) -> None:
     amounts = [-0.1, -0.1, -0.1, 0.3, Decimal128("1.5"), Int64(1)]
-    data.ledger.insert_many(
+    documents.ledger.insert_many(
         make_row(f"job-{at}", _id=f"r-{at}", amount=amount) for at, amount in enumerate(amounts)
     )
     done = invoke("balance", "show", "acct-1", "-o", "json")
@@ -129,15 +131,15 @@ def test_fractions_are_left_out_named_and_never_rounded_into_the_balance(
 
 
 def test_rows_of_one_instant_come_once_each_in_one_order_with_a_running_balance(
-    invoke: Invoker, data: Any
+    invoke: Invoker, documents: Any
 ) -> None:
-    data.ledger.insert_many(
+    documents.ledger.insert_many(
         make_row(f"job-{at}", _id=f"r-{at:03}", amount=Int64(-1)) for at in range(50)
     )
     first = invoke("balance", "replay", "acct-1", "-o", "json").json()["rows"]
     assert [row["row_id"] for row in first] == [f"r-{at:03}" for at in range(50)]
     assert [row["balance"] for row in first] == [-(at + 1) for at in range(50)]
-    data.ledger.insert_one(make_row("job-x", _id="r-0005", amount=Int64(-1)))
+    documents.ledger.insert_one(make_row("job-x", _id="r-0005", amount=Int64(-1)))
     again = invoke("balance", "replay", "acct-1", "-o", "json").json()["rows"]
     assert [row for row in again if row["row_id"] != "r-0005"] != []
     assert [row["row_id"] for row in again] == sorted(row["row_id"] for row in again)
@@ -160,10 +162,10 @@ def test_reads_are_the_primarys_own_whatever_the_uri_prefers(environment: dict[s
 
 
 def test_a_file_of_ids_is_taken_line_by_line_each_id_once(
-    run: Runner, data: Any, tmp_path: Path
+    run: Runner, documents: Any, tmp_path: Path
 ) -> None:
     for job_id in ("job-1", "job-2", "job-3"):
-        failed_job(data, job_id)
+        failed_job(documents, job_id)
     run("job", "refund", "job-2")
     path = tmp_path / "ids.txt"
     path.write_bytes(b"job_id\r\njob-1\r\njob-2\r\njob-3\r\n\r\njob-1\r\n")
@@ -175,20 +177,20 @@ def test_a_file_of_ids_is_taken_line_by_line_each_id_once(
         ("job-3", "applied"),
     ]
     assert (done.code, document["applied"], document["unchanged"]) == (0, 2, 1)
-    assert data.ledger.count_documents({"type": "refund"}) == 3
+    assert documents.ledger.count_documents({"type": "refund"}) == 3
 
 
 def test_a_batch_without_a_terminal_and_without_a_yes_is_refused_before_any_work(
-    run: Runner, data: Any
+    run: Runner, documents: Any
 ) -> None:
-    failed_job(data)
-    failed_job(data, "job-2")
+    failed_job(documents)
+    failed_job(documents, "job-2")
     for given in (None, "job-1\njob-2\n", "y\n"):
         args = ("--from-file", "-") if given else ("job-1", "job-2")
         done = run("job", "refund", *args, stdin=given, timeout_s=20)
         assert (done.code, done.stdout) == (2, b""), done
-    assert data.ledger.count_documents({"type": "refund"}) == 0
-    assert data.operator_log.count_documents({}) == 0
+    assert documents.ledger.count_documents({"type": "refund"}) == 0
+    assert documents.operator_log.count_documents({}) == 0
 
 
 @pytest.mark.parametrize(
@@ -202,13 +204,13 @@ def test_a_batch_without_a_terminal_and_without_a_yes_is_refused_before_any_work
 )
 @pytest.mark.parametrize("output", ["table", "plain", "json"])
 def test_an_output_that_cannot_hold_a_character_never_looks_like_a_failed_refund(
-    run: Runner, data: Any, settings: dict[str, str], output: str
+    run: Runner, documents: Any, settings: dict[str, str], output: str
 ) -> None:
-    failed_job(data, "job-☃")
+    failed_job(documents, "job-☃")
     done = run("job", "refund", "job-☃", "-o", output, "--reason", "─ snow", env=settings)
     assert done.code == 0, done
     assert b"Traceback" not in done.stderr
-    assert data.ledger.count_documents({"type": "refund"}) == 1
+    assert documents.ledger.count_documents({"type": "refund"}) == 1
 
 
 # dead letters
@@ -217,9 +219,9 @@ def test_an_output_that_cannot_hold_a_character_never_looks_like_a_failed_refund
 @pytest.mark.parametrize("kind", ["zset", "stream", "string"])
 @pytest.mark.parametrize("wrong", [RETRY, DEAD])
 def test_a_key_of_another_type_is_refused_before_anything_moves(
-    invoke: Invoker, data: Any, redis_client: Redis, kind: str, wrong: str
+    invoke: Invoker, documents: Any, redis_client: Redis, kind: str, wrong: str
 ) -> None:
-    failed_job(data)
+    failed_job(documents)
     other = RETRY if wrong == DEAD else DEAD
     redis_client.rpush(other, letter())
     if kind == "zset":
@@ -232,13 +234,13 @@ def test_a_key_of_another_type_is_refused_before_anything_moves(
     done = invoke("dead", "requeue", "job-1", "--yes")
     assert (done.code, f"expected list, found {kind}" in done.err) == (3, True), done
     assert (redis_client.dump(wrong), redis_client.lrange(other, 0, -1)) == before
-    assert data.dead_archive.count_documents({}) == 0
+    assert documents.dead_archive.count_documents({}) == 0
 
 
 def test_a_go_workers_bytes_are_moved_as_they_are_but_for_the_two_members(
-    invoke: Invoker, data: Any, redis_client: Redis
+    invoke: Invoker, documents: Any, redis_client: Redis
 ) -> None:
-    failed_job(data, "a1")
+    failed_job(documents, "a1")
     raw = b'{"job_id":"a1", "url":"?a=1\\u0026b=2","cost":12.50,"tags":[],"n":9007199254740993,"attempts":5}'
     redis_client.rpush(DEAD, raw)
     assert invoke("dead", "requeue", "a1", "--yes").code == 0
@@ -246,9 +248,9 @@ def test_a_go_workers_bytes_are_moved_as_they_are_but_for_the_two_members(
 
 
 def test_a_second_requeue_finds_nothing_and_pushes_nothing(
-    invoke: Invoker, data: Any, redis_client: Redis
+    invoke: Invoker, documents: Any, redis_client: Redis
 ) -> None:
-    failed_job(data)
+    failed_job(documents)
     redis_client.rpush(DEAD, letter())
     moved = [
         invoke("dead", "requeue", "--all", "--yes", "-o", "json").json()["moved"] for _ in range(2)
@@ -258,10 +260,10 @@ def test_a_second_requeue_finds_nothing_and_pushes_nothing(
 
 
 def test_a_letter_chosen_by_digest_is_that_letter_though_the_list_has_moved_on(
-    invoke: Invoker, data: Any, redis_client: Redis
+    invoke: Invoker, documents: Any, redis_client: Redis
 ) -> None:
     for at in range(5):
-        failed_job(data, f"job-{at}")
+        failed_job(documents, f"job-{at}")
         redis_client.rpush(DEAD, letter(f"job-{at}"))
     third = invoke("dead", "list", "-o", "json").json()["items"][2]
     redis_client.lpush(DEAD, letter("new-1"), letter("new-2"))
@@ -275,10 +277,10 @@ def test_a_letter_chosen_by_digest_is_that_letter_though_the_list_has_moved_on(
 
 
 def test_all_letters_are_counted_shown_and_moved_past_ten_thousand(
-    run: Runner, data: Any, redis_client: Redis
+    run: Runner, documents: Any, redis_client: Redis
 ) -> None:
-    data.jobs.insert_many(make_job(f"job-{at}", status="failed") for at in range(12_000))
-    data.ledger.insert_many(make_row(f"job-{at}") for at in range(12_000))
+    documents.jobs.insert_many(make_job(f"job-{at}", status="failed") for at in range(12_000))
+    documents.ledger.insert_many(make_row(f"job-{at}") for at in range(12_000))
     redis_client.rpush(DEAD, *(letter(f"job-{at}") for at in range(12_000)))
     listed = run("dead", "list", "-o", "json").json()
     assert (listed["shown"], listed["total"]) == (100, 12_000)
@@ -289,9 +291,9 @@ def test_all_letters_are_counted_shown_and_moved_past_ten_thousand(
 
 
 def test_a_letter_that_is_not_utf_8_is_shown_escaped_and_left_and_the_good_one_moves(
-    invoke: Invoker, data: Any, redis_client: Redis
+    invoke: Invoker, documents: Any, redis_client: Redis
 ) -> None:
-    failed_job(data)
+    failed_job(documents)
     bad = b'{"a":"\xff"}'
     redis_client.rpush(DEAD, bad, letter())
     items = invoke("dead", "list", "-o", "json").json()["items"]
@@ -303,23 +305,25 @@ def test_a_letter_that_is_not_utf_8_is_shown_escaped_and_left_and_the_good_one_m
 
 
 def test_a_claim_in_the_inbox_does_not_stop_a_requeue(
-    invoke: Invoker, data: Any, redis_client: Redis
+    invoke: Invoker, documents: Any, redis_client: Redis
 ) -> None:
-    failed_job(data)
-    data.inbox.insert_one({"consumer_group": "billing", "message_key": "m-9", "status": "dead"})
+    failed_job(documents)
+    documents.inbox.insert_one(
+        {"consumer_group": "billing", "message_key": "m-9", "status": "dead"}
+    )
     redis_client.rpush(DEAD, letter())
-    before = list(data.inbox.find())
+    before = list(documents.inbox.find())
     assert invoke("dead", "requeue", "job-1", "--yes", "-o", "json").json()["moved"] == 1
-    assert list(data.inbox.find()) == before
+    assert list(documents.inbox.find()) == before
 
 
 # a Redis that is full, busy, silent or a replica
 
 
 def test_a_full_server_refuses_and_the_source_list_stays(
-    invoke: Invoker, data: Any, redis_client: Redis
+    invoke: Invoker, documents: Any, redis_client: Redis
 ) -> None:
-    failed_job(data)
+    failed_job(documents)
     redis_client.rpush(DEAD, letter())
     redis_client.config_set("maxmemory", "1")
     try:
@@ -331,10 +335,10 @@ def test_a_full_server_refuses_and_the_source_list_stays(
 
 
 def test_a_server_that_runs_somebodys_script_is_told_as_busy(
-    servers: SessionServers, run: Runner, data: Any
+    servers: SessionServers, run: Runner, documents: Any
 ) -> None:
     server = servers.valkey("--busy-reply-threshold", "50")
-    failed_job(data)
+    failed_job(documents)
     opened = Redis.from_url(server.uri)
     opened.rpush(DEAD, letter())
     connection: Any = opened.connection_pool.get_connection()
@@ -349,9 +353,9 @@ def test_a_server_that_runs_somebodys_script_is_told_as_busy(
 
 
 def test_a_replica_is_refused_before_the_first_change(
-    servers: SessionServers, valkey: Server, redis_client: Redis, run: Runner, data: Any
+    servers: SessionServers, valkey: Server, redis_client: Redis, run: Runner, documents: Any
 ) -> None:
-    failed_job(data)
+    failed_job(documents)
     redis_client.rpush(DEAD, letter())
     replica = servers.valkey("--replicaof", "127.0.0.1", str(valkey.port))
     with Redis.from_url(replica.uri) as opened:
@@ -363,7 +367,7 @@ def test_a_replica_is_refused_before_the_first_change(
     assert (done.code, "replica" in done.err) == (3, True), done
     assert listed.json()["total"] == 1
     assert stands(redis_client) == {DEAD: [letter()]}
-    assert data.dead_archive.count_documents({}) == 0
+    assert documents.dead_archive.count_documents({}) == 0
 
 
 @contextmanager
@@ -377,7 +381,7 @@ def silenced(server: Server) -> Iterator[None]:
 
 
 def test_a_push_that_a_stalled_server_answers_too_late_is_never_sent_twice(
-    servers: SessionServers, environment: dict[str, str], data: Any
+    servers: SessionServers, environment: dict[str, str], documents: Any
 ) -> None:
     server = servers.valkey()
     with (
@@ -397,40 +401,40 @@ def test_a_push_that_a_stalled_server_answers_too_late_is_never_sent_twice(
 
 
 def test_a_partial_foreign_refund_is_neither_repeated_nor_topped_up(
-    invoke: Invoker, data: Any
+    invoke: Invoker, documents: Any
 ) -> None:
-    data.jobs.insert_one(make_job(cost=Int64(27)))
-    data.ledger.insert_many(
+    documents.jobs.insert_one(make_job(cost=Int64(27)))
+    documents.ledger.insert_many(
         [
             make_row(amount=Int64(-27)),
             make_row(row_type="refund", _id="foreign", amount=Int64(7)),
         ]
     )
-    before = list(data.ledger.find())
+    before = list(documents.ledger.find())
     done = invoke("job", "refund", "job-1", "-o", "json")
     assert (done.code, done.json()["results"][0]["outcome"]) == (3, "row_exists")
-    assert list(data.ledger.find()) == before
+    assert list(documents.ledger.find()) == before
     findings = invoke("ledger", "audit", "-o", "json").json()["findings"]
     assert "wrong_amount" in {one["code"] for one in findings}
 
 
-def test_a_missing_flag_is_refunded_once_like_a_false_one(invoke: Invoker, data: Any) -> None:
-    data.jobs.insert_one(without(make_job("j-101", cost=Int64(25)), "is_refunded"))
-    data.ledger.insert_one(make_row("j-101", amount=Int64(-25)))
+def test_a_missing_flag_is_refunded_once_like_a_false_one(invoke: Invoker, documents: Any) -> None:
+    documents.jobs.insert_one(without(make_job("j-101", cost=Int64(25)), "is_refunded"))
+    documents.ledger.insert_one(make_row("j-101", amount=Int64(-25)))
     outcomes = [
         invoke("job", "refund", "j-101", "-o", "json").json()["results"][0]["outcome"]
         for _ in range(2)
     ]
     assert outcomes == ["applied", "already_refunded"]
-    assert [row["amount"] for row in data.ledger.find({"type": "refund"})] == [25]
+    assert [row["amount"] for row in documents.ledger.find({"type": "refund"})] == [25]
 
 
 def test_a_row_dated_tomorrow_is_told_apart_and_the_explanation_adds_up(
-    invoke: Invoker, data: Any
+    invoke: Invoker, documents: Any
 ) -> None:
     for at in range(5):
-        data.ledger.insert_one(make_row(f"job-{at}"))
-    data.ledger.insert_one(make_row("job-9", created_at=NOON + timedelta(days=20_000)))
+        documents.ledger.insert_one(make_row(f"job-{at}"))
+    documents.ledger.insert_one(make_row("job-9", created_at=NOON + timedelta(days=20_000)))
     shown = invoke("balance", "show", "acct-1", "-o", "json").json()["balance"]
     rows = invoke("balance", "replay", "acct-1", "-o", "json").json()
     assert rows["closing_balance"] == shown == sum(row["amount"] for row in rows["rows"])

@@ -26,7 +26,6 @@ READING = (
     ("balance", "replay", "acct-1"),
     ("balance", "list"),
     ("balance", "explain", "acct-1"),
-    ("ledger", "export", "--format", "jsonl"),
     ("summary", "drift"),
     ("summary", "show", "acct-1"),
     ("job", "show", "job-1"),
@@ -81,9 +80,9 @@ class Town:
 
     def state(self) -> tuple[Any, ...]:
         """Every document and every list, to see that nothing moved."""
-        data = self.root[self.database]
-        names = sorted(set(data.list_collection_names()))
-        documents = {name: list(data[name].find().sort("_id")) for name in names}
+        database = self.root[self.database]
+        names = sorted(set(database.list_collection_names()))
+        documents = {name: list(database[name].find().sort("_id")) for name in names}
         lists = {key: self.redis.lrange(key, 0, -1) for key in sorted(self.redis.keys())}
         return documents, lists
 
@@ -194,10 +193,10 @@ def test_on_call_refunds_a_job_and_takes_it_back(request: pytest.FixtureRequest,
 
 
 def test_on_call_does_all_that_a_night_asks_for(town: Town) -> None:
-    data = town.root[town.database]
-    data.jobs.insert_one(make_job("job-3", is_refunded=True, refunded_at=NOON))
-    data.ledger.insert_one(make_row("job-3"))
-    data.inbox.insert_one(
+    place = town.root[town.database]
+    place.jobs.insert_one(make_job("job-3", is_refunded=True, refunded_at=NOON))
+    place.ledger.insert_one(make_row("job-3"))
+    place.inbox.insert_one(
         {"consumer_group": "billing", "message_key": "m-1", "status": "dead", "attempts": 5}
     )
     requeue = town.run_as("on-call", "dead", "requeue", "--all", "--yes", "-o", "json")
@@ -214,7 +213,7 @@ def test_on_call_does_all_that_a_night_asks_for(town: Town) -> None:
     ):
         done = town.run_as("on-call", *command)
         assert done.code == 0, done
-    assert data.ledger.find_one({"_id": "job-3:refund"}) is not None
+    assert place.ledger.find_one({"_id": "job-3:refund"}) is not None
     assert town.redis.llen("jobs:retry") == 1
 
 
@@ -280,8 +279,8 @@ def test_a_flag_is_not_set_by_a_user_who_may_not_append_the_row(
     request: pytest.FixtureRequest, kind: str
 ) -> None:
     town: Town = request.getfixturevalue(kind)
-    data = town.root[town.database]
-    data.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[
+    place = town.root[town.database]
+    place.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[
         {"resource": {"db": town.database, "collection": "ledger"}, "actions": ["insert"]}
     ])  # fmt: skip
     before = town.state()
