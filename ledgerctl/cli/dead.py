@@ -218,7 +218,7 @@ def restore(
             taken_by(stores, operation_id),
             stopping=lambda: session.stop.requested,
         ).run()
-        operation.exit_code = done.exit_code
+        operation.exit_code = ending(session, done.exit_code)
         for name in ("restored", "already_back", "gone"):
             operation.count(name, getattr(done, name))
     if done.interrupted:
@@ -355,6 +355,7 @@ def take(session: Session, request: "Request", prepared: "Prepared", lease: Any)
                     f"{request.action}: {count} of {len(prepared.selected.moving)}"
                 ),
             )
+            operation.exit_code = ending(session, done.exit_code)
     except LedgerctlError as error:
         if done is None:
             raise
@@ -362,6 +363,11 @@ def take(session: Session, request: "Request", prepared: "Prepared", lease: Any)
         done = replace(done, trouble=trouble, exit_code=int(trouble.exit_code))
     session.progress_done()
     return done
+
+
+def ending(session: Session, exit_code: int) -> int:
+    """What the log keeps as the exit code: an interrupted run ends as one."""
+    return int(session.stop.exit_code or exit_code)
 
 
 def will_ask(session: Session) -> bool:

@@ -166,6 +166,8 @@ class Restore:
                 chunk.noted = mark
                 waiting.taken(found)
                 self._count(chunk, numbers, ours=True)
+        if chunk.away:  # no longer on retry: run, or restored by somebody else just now
+            self._look_again(chunk)
         self.outcome.gone += len(chunk.away)
 
     def _look_again(self, chunk: Chunk) -> None:

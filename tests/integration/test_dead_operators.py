@@ -204,3 +204,39 @@ def test_stopping_finishes_the_chunk_and_names_the_command_that_goes_on(
 def communicate(program: "subprocess.Popen[bytes]") -> tuple[str, str]:
     out, err = program.communicate(timeout=60)
     return out.decode(), err.decode()
+
+
+def test_two_restores_at_once_put_each_letter_back_once(incident: Incident) -> None:
+    incident.load(2_000)
+    for words in (ALL, ("dead", "release", "--all", "--reason", "x", "--yes")):
+        operation_id = incident.run(*words)[1]["operation_id"]
+        programs = [incident.start("dead", "restore", operation_id, "--yes") for _ in range(2)]
+        documents = [json.loads(program.communicate(timeout=60)[0]) for program in programs]
+        assert sum(document["restored"] for document in documents) == 2_000
+        for document in documents:
+            assert document["restored"] + document["already_back"] == 2_000
+        assert incident.redis.llen(RETRY) == 0
+        assert sorted(incident.dead()) == sorted(incident.original)
+        incident.redis.delete(DEAD)
+        incident.put(list(incident.original))
+
+
+def test_a_run_that_slept_through_its_lease_stops_and_nothing_is_lost(incident: Incident) -> None:
+    incident.load(MANY)
+    words = ("dead", "requeue", "--error", "timed out", "--yes")
+    sleeper = incident.start(*words)
+    while not incident.redis.keys(f"{DEAD}:passed:*") and sleeper.poll() is None:
+        time.sleep(0.001)
+    sleeper.send_signal(signal.SIGSTOP)
+    incident.expire_lease()
+    code, document = incident.run("dead", "requeue", "--error", "disk", "--yes")
+    assert (code, document["moved"]) == (0, MANY // 4)
+    sleeper.send_signal(signal.SIGCONT)
+    sleeper.communicate(timeout=60)
+    assert sleeper.returncode in {0, 8, 9}
+    incident.assert_none_lost(incident.retry())
+    assert incident.run(*words)[0] == 0
+    incident.assert_none_lost(incident.retry())
+    incident.assert_order_kept()
+    assert incident.redis.llen(RETRY) == MANY // 2
+    assert incident.redis.keys(f"{DEAD}:passed:*") == []
