@@ -152,6 +152,7 @@ MAP: Final[dict[int, tuple[str, ...]]] = {
     ),
     57: (
         f"{RULES}::test_a_replica_is_refused_before_the_first_change",
+        f"{RULES}::test_a_primary_that_becomes_a_replica_midway_leaves_every_letter_on_one_list",
         f"{DOCTOR}::test_a_replica_fails_its_role",
     ),
     # payloads

@@ -74,8 +74,11 @@ class Deployment:
         return dict(self._mongo.client.write_concern.document)
 
     def default_write_concern(self) -> Document:
-        """What the replica set gives a writer that asks for nothing; empty where it does not say."""
-        return dict(self._command("getDefaultRWConcern").get("defaultWriteConcern") or {})
+        """What the deployment gives a writer that asks for nothing.
+
+        Where it names none, as beside an arbiter, that is the acknowledgement of one member.
+        """
+        return dict(self._command("getDefaultRWConcern").get("defaultWriteConcern") or {"w": 1})
 
     def keeps_journal(self) -> bool:
         """Whether a standalone server was started with its journal, without which ours fail."""

@@ -370,6 +370,38 @@ def test_a_replica_is_refused_before_the_first_change(
     assert documents.dead_archive.count_documents({}) == 0
 
 
+def test_a_primary_that_becomes_a_replica_midway_leaves_every_letter_on_one_list(
+    servers: SessionServers, run: Runner, documents: Any
+) -> None:
+    server = servers.valkey()
+    number = 6_000
+    documents.jobs.insert_many(make_job(f"job-{at}", status="failed") for at in range(number))
+    documents.ledger.insert_many(make_row(f"job-{at}") for at in range(number))
+    with Redis.from_url(server.uri) as opened:
+        opened.rpush(DEAD, *(letter(f"job-{at}") for at in range(number)))
+
+        def demote() -> None:
+            while not opened.llen(RETRY):
+                pass
+            opened.replicaof("127.0.0.1", "1")
+
+        other = threading.Thread(target=demote)
+        other.start()
+        done = run(
+            *("dead", "requeue", "--all", "--yes", "-o", "json"),
+            env={"LEDGERCTL_REDIS_URL": server.uri},
+        )
+        other.join()
+        lists = stands(opened)
+    servers.stop(server)
+    moved = len(lists[RETRY])
+    ids = [json.loads(one)["job_id"] for key in (RETRY, DEAD) for one in lists[key]]
+    assert sorted(ids) == sorted(f"job-{at}" for at in range(number))
+    assert 0 < moved < number
+    assert (done.code, done.json()["moved"]) == (8, moved), done
+    assert str(number - moved) in done.out  # what is untouched
+
+
 @contextmanager
 def silenced(server: Server) -> Iterator[None]:
     """A server that accepts connections and never answers."""
