@@ -217,6 +217,16 @@ def test_on_call_does_all_that_a_night_asks_for(town: Town) -> None:
     assert town.redis.llen("jobs:retry") == 1
 
 
+def test_on_call_moves_letters_by_filter_and_leaves_work_to_the_workers(town: Town) -> None:
+    requeue = ("dead", "requeue", "--error", "timed out", "--spread", "1m", "--yes")
+    done = town.run_as("on-call", *requeue)
+    assert done.code == 0, done
+    before = town.state()
+    done = town.run_as("on-call", "queue", "work", "--exec", "true", "--once")
+    assert (done.code, f"remove on {town.database}.leases" in done.err) == (6, True), done
+    assert town.state() == before
+
+
 def test_cron_consumes_the_inbox_and_rebuilds_summaries(town: Town) -> None:
     for command in (
         ("inbox", "consume", "--group", "usage-daily", "--until-empty"),
