@@ -8,12 +8,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from ledgerctl.cli.command import Effect, command, single
 from ledgerctl.cli.session import Session, terminal_width
 from ledgerctl.cli.tour import CHAPTERS, Step
-from ledgerctl.errors import ExitCode
+from ledgerctl.errors import ExitCode, SettingsError
 from ledgerctl.render.report import Column, Kind, Record, Report
 from ledgerctl.render.text import visible
 
@@ -27,6 +29,7 @@ COLUMNS = (
 )
 PACKAGE_PLACE = Path(__file__).resolve().parent.parent.parent
 WIDTH_MAX = 80
+INCIDENT_DATABASE = "incident"
 
 
 @command(app, "demo", effect=Effect.LOOP)
@@ -43,7 +46,7 @@ def demo(session: Session) -> Report | None:
     """
     environment = prepare(session)
     if session.format in {"table", "plain"}:
-        return Report(columns=COLUMNS, exit_code=walk(session, environment))
+        return Report(columns=(), text=(), exit_code=walk(session, environment))
     return Report(
         columns=COLUMNS, records=list(records(environment)), items_key="steps", document={}
     )
@@ -53,6 +56,10 @@ def prepare(session: Session) -> dict[str, str]:
     """Start the servers, load both databases and return the environment of the tour's commands."""
     from ledgerctl.sandbox import servers, story
 
+    with suppress(SettingsError):  # it acts on the sandbox alone, and needs no settings
+        session.consent(
+            ["load the demo story into the sandbox", session.place()], count=1, bulk=False
+        )
     session.progress("starting mongod and valkey-server …")
     running = servers.start(servers.own_directory())
     session.progress("loading the story …")
@@ -62,8 +69,22 @@ def prepare(session: Session) -> dict[str, str]:
         database=servers.DATABASE,
         now=session.now,
     )
+    environment = tour_environment(session.environment, servers.environment(running))
+    load_incident(environment, session.now)
     session.progress_done()
-    return tour_environment(session.environment, servers.environment(running))
+    return environment
+
+
+def load_incident(environment: Mapping[str, str], now: datetime) -> None:
+    """Put the incident into its own database on the sandbox."""
+    from ledgerctl.config import load
+    from ledgerctl.sandbox import incident
+    from ledgerctl.stores.connections import Stores
+
+    place = {**environment, "LEDGERCTL_DATABASE": INCIDENT_DATABASE}
+    with Stores(load(environment=place)) as stores:
+        stores.mongo.client.drop_database(INCIDENT_DATABASE)
+        incident.load_incident(stores, now=now)
 
 
 def tour_environment(given: Mapping[str, str], sandbox: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,9 @@ class Chapter(NamedTuple):
     steps: tuple[Step, ...]
 
 
+AT_ONCE = (("LEDGERCTL_RETRY_BASE", "0s"),)  # so that nobody waits for the retry
+INCIDENT = (("LEDGERCTL_DATABASE", "incident"),)
+
 CHAPTERS = (
     Chapter(
         "The ground: indexes first",
@@ -30,38 +33,97 @@ CHAPTERS = (
         (Step("db init"),),
     ),
     Chapter(
-        "A job fails, is refunded, and recovers late",
+        "A job fails",
         "A job is charged before it runs. The worker gives up at 30 s: the 40 credits go back and "
-        "the job waits for another try.",
+        "the job waits for another try. An error callback then reports the same failure again: "
+        "the guard is in the write, so nothing happens, which is success.",
         (
             Step("job charge job-42 --account acct-7 --cost 40"),
             Step('job refund job-42 --reason "GPU timed out after 30 s"'),
+            Step('queue push job-42 --error "GPU timed out after 30 s"', settings=AT_ONCE),
+            Step('job refund job-42 --reason "error callback"'),
         ),
     ),
     Chapter(
-        "Two signals for one failure",
-        "An error callback reports the same failure again. The guard is in the write, so nothing "
-        "happens, which is success.",
-        (Step('job refund job-42 --reason "error callback"'),),
+        "It recovers late",
+        "The next worker succeeds, and a job that succeeds calls reclaim, always: the refund is "
+        "taken back, once. The GPU of the first try reports its own success: nothing is left to "
+        "take.",
+        (
+            Step("queue work --exec true --once"),
+            Step('job reclaim job-42 --reason "late success of the first try"'),
+        ),
     ),
     Chapter(
-        "The result arrives after all",
-        "The GPU finished at 32 s and the customer has the picture: the refund is taken back, once, "
-        "however often somebody asks.",
-        (Step('job reclaim job-42 --reason "result delivered"'), Step("job reclaim job-42")),
-    ),
-    Chapter(
-        "Why is my balance what it is?",
+        "Support: why is my balance what it is?",
         "The customer of acct-7 asks. A balance is the sum of the rows, so the rows are the answer.",
         (
-            Step("job show job-42"),
             Step("balance show acct-7"),
             Step("balance replay acct-7"),
+            Step("balance explain acct-7 --job job-42"),
         ),
     ),
     Chapter(
-        "Who did all this?",
-        "Every change stands in the operator log, with its reason and its counts.",
-        (Step("log list --limit 6"),),
+        "A hopeless job",
+        "Its fifth failure makes it a dead letter, which waits for a person: somebody looks, and "
+        "lets it go with a reason.",
+        (
+            Step('queue push job-66 --error "model weights not found: sdxl-v7"'),
+            Step(
+                "dead list --account acct-19 --error sdxl --fields digest,job_id,attempts,verdict"
+            ),
+            Step('dead release job-66 --reason "sdxl-v7 was withdrawn, customer told" --yes'),
+        ),
+    ),
+    Chapter(
+        "On call: the morning after an outage",
+        "The dead letters by cause, and which of them still matter. A dry run first, then the "
+        "retryable ones go back, spread over ten minutes. What an operation did can be undone.",
+        (
+            Step("dead stats"),
+            Step('dead requeue --error "timed out" --spread 10m --dry-run --fields job_id,verdict'),
+            Step('dead requeue --error "timed out" --spread 10m --reason "gpu-3 is back" --yes'),
+            Step("queue stats"),
+            Step("dead restore {operation} --yes"),
+            Step('dead requeue --all --spread 10m --reason "all of gpu-3 is back" --yes'),
+            Step("dead list"),
+        ),
+    ),
+    Chapter(
+        "Cron: the day's figures",
+        "Summaries are overwritten from the ledger, never added to.",
+        (
+            Step("summary rebuild --days 3"),
+            Step("summary drift --days 3"),
+            Step("summary show acct-7 --days 3"),
+        ),
+    ),
+    Chapter(
+        "Is everything in order?",
+        "Every way in which flags, rows and messages can disagree is looked for.",
+        (Step("ledger audit"), Step("log list")),
+    ),
+    Chapter(
+        "An incident: the usage page shows up to 2.4 times the ledger",
+        "Another database, as it was found. Consumers claimed messages by one key and looked the "
+        "claims up by another: both halves of every key are measured, not trusted.",
+        (
+            Step("inbox audit --lookup tenant_id,message_key", (5,), INCIDENT),
+            Step("inbox stuck --limit 5", (5,), INCIDENT),
+        ),
+    ),
+    Chapter(
+        "The incident: figures and healing",
+        "Drift compares summaries to the ledger. The hourly rebuild covers two days; the older "
+        "days lie outside its window and are left as they are, and the report says so. The "
+        "balances come from the ledger: they were right all along and have not moved.",
+        (
+            Step("balance list --limit 5", settings=INCIDENT),
+            Step("summary drift --days 4", (5,), INCIDENT),
+            Step("summary rebuild --days 2", settings=INCIDENT),
+            Step("summary drift --days 2", settings=INCIDENT),
+            Step("summary drift --days 4", (5,), INCIDENT),
+            Step("balance list --limit 5", settings=INCIDENT),
+        ),
     ),
 )

@@ -121,7 +121,13 @@ def _folds(column: Column, records: Sequence[Record]) -> bool:
     """Whether the column holds nothing but words: a list may be one of ids."""
     if column.kind is not Kind.TEXT:
         return False
-    return all(isinstance(record.get(column.key), str | None) for record in records)
+    return all(_is_words(record.get(column.key)) for record in records)
+
+
+def _is_words(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(type(count) is int for count in value.values())
+    return isinstance(value, str | None)
 
 
 def column_widths(

@@ -163,18 +163,18 @@ def letters(past: Sequence[Past]) -> list[bytes]:
 def last_try(past: Sequence[Past]) -> bytes:
     """The hopeless job on the retry list, before its last attempt."""
     job = next(job for job in past if job.job_id == HOPELESS)
-    return letter(job, attempts=4, error=WEIGHTS)
+    return letter(job, attempts=4, error=WEIGHTS, after=timedelta(hours=3))
 
 
-def letter(job: Past, *, attempts: int, error: str | None) -> bytes:
-    """A queue entry."""
+def letter(job: Past, *, attempts: int, error: str | None, after: timedelta = timedelta()) -> bytes:
+    """A queue entry, due some time after its failure."""
     failed_at = job.began + timedelta(minutes=35)
     content = {
         "job_id": job.job_id,
         "account_id": job.account_id,
         "cost": job.cost,
         "attempts": attempts,
-        "not_before": format_time(failed_at),
+        "not_before": format_time(failed_at + after),
         "error": error,
         "failed_at": format_time(failed_at),
     }
