@@ -15,7 +15,7 @@ from ledgerctl.domain.rows import Entry, RowType
 
 TOLD_ROWS_MAX = 1_000  # a longer story is rolled up
 DAYS_MAX = 62  # of a roll-up; a longer one goes by month
-ODDITIES_MAX = 100  # singled out; the others are counted
+ODDITIES_MAX = 50  # singled out; the others are counted
 POINTS_MAX = 400  # of a chart
 QUARTER_S = 900  # no zone changes its offset within a quarter of an hour
 UNDATED = "undated"

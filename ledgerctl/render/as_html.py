@@ -123,8 +123,10 @@ def page(story: Story) -> Iterator[str]:
     yield from summary(story)
     yield "<main>"
     yield from figure_section(story)
+    if story.is_long:
+        yield from period_section(story)
     yield from oddity_section(story)
-    yield from period_section(story) if story.is_long else job_sections(story)
+    yield from job_sections(story)
     yield from unusable_section(story)
     yield "</main>"
     yield f"<footer>{plain(made(story))}</footer>"
@@ -245,12 +247,16 @@ def line_table(lines: Sequence[Line]) -> Iterator[str]:
     for one in lines:
         amount = one.entry.amount if isinstance(one.entry.amount, int) else None
         shown = None if amount is None else signed(amount)
-        yield (
-            f"<tr><td>{plain(one.sentence)}</td>{number(amount, shown=shown)}"
-            f"{number(one.balance)}</tr>"
-        )
+        yield (f"<tr><td>{told(one)}</td>{number(amount, shown=shown)}{number(one.balance)}</tr>")
     yield "</tbody>"
     yield "</table>"
+
+
+def told(line: Line) -> str:
+    """A row's sentence, its job's id kept to its own direction."""
+    job = line.entry.job_id
+    said = plain(line.sentence)
+    return said.replace(plain(job), data(job), 1) if job else said
 
 
 def period_section(story: Story) -> Iterator[str]:

@@ -44,8 +44,10 @@ def markdown(story: Story) -> Iterator[str]:
         ("", "credits"), [(escaped(name), str(value)) for name, value in figures(story)], "-r"
     )
     yield from remark_lines(story)
+    if story.is_long:
+        yield from period_section(story)
     yield from oddity_lines(story)
-    yield from period_section(story) if story.is_long else job_sections(story)
+    yield from job_sections(story)
     if story.unusable:
         yield "## Not in any sum"
         yield ""

@@ -163,6 +163,8 @@ def text(story: Story) -> Iterator[str]:
     yield heading(story)
     yield ""
     yield from aligned(figures(story))
+    if story.is_long:
+        yield from period_lines(story)
     if story.oddities:
         yield ""
         yield f"What is odd ({story.oddities_total}):"
@@ -170,7 +172,8 @@ def text(story: Story) -> Iterator[str]:
             yield f"  ! {oddity_text(one)}"
         if story.oddities_total > len(story.oddities):
             yield f"  ... and {story.oddities_total - len(story.oddities)} more: see `ledgerctl ledger audit`"
-    yield from period_lines(story) if story.is_long else job_lines(story)
+    if not story.is_long:
+        yield from job_lines(story)
     if story.unusable:
         yield ""
         yield "Not in any sum:"
