@@ -1,11 +1,13 @@
 """`ledgerctl ledger`: audit, repair, correct and export the ledger."""
 
+from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ledgerctl.cli.command import Effect, command, noun
-from ledgerctl.cli.options import OfAccount, Since, window
+from ledgerctl.cli.options import From, OfAccount, Since, To, window
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.audit import Code
 from ledgerctl.errors import UsageError
@@ -150,3 +152,51 @@ def correct(
         operation.count(str(found.outcome))
         operation.exit_code = found.exit_code
     return view(found.document(operation_id=operation.id), exit_code=found.exit_code)
+
+
+class ExportFormat(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    HLEDGER = "hledger"
+
+
+@command(app, "export")
+def export(
+    session: Session,
+    account: OfAccount = None,
+    since: From = None,
+    until: To = None,
+    written: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", help="What to write; -o does the same.", show_default="jsonl"),
+    ] = None,
+) -> Report:
+    """Export ledger rows by time, streamed; hledger is a journal that Ledger reads as well.
+
+    In a journal credits:ACCOUNT gets each amount and service:TYPE the opposite; rows of no account
+    are `unassigned`. Names stand with every byte but ASCII letters, digits and _ . - as %XX of its
+    UTF-8 form, so that any name survives. Rows that cannot be summed are noted and make exit 5.
+
+    Examples: ledgerctl ledger export > ledger.jsonl
+              ledgerctl ledger export --account acct-7 --from 2026-03-01 --format csv
+              ledgerctl ledger export --format hledger | hledger -f - balance
+    """
+    from ledgerctl.operations.exports import export as read
+    from ledgerctl.render.views.export import export as view
+
+    chosen = session.words.output
+    if written is not None and chosen is not None and chosen != written:
+        raise UsageError(f"--format {written} and -o {chosen} contradict each other")
+    if chosen is None:
+        plain = written is ExportFormat.HLEDGER
+        output = "plain" if plain else str(written or ExportFormat.JSONL)
+        session.words = replace(session.words, output=output)
+    lower, upper = window(session, since, until)
+    found = read(session.stores, account=account, since=lower, before=upper)
+    return view(
+        found.rows,
+        zone=session.zone if written is ExportFormat.HLEDGER else None,
+        leaves_out_undated=found.leaves_out_undated,
+    )

@@ -71,6 +71,20 @@ class NewRow:
     reason: str | None = None
 
 
+class LedgerRow(NamedTuple):
+    """A whole row as it is exported. A tuple: a ledger may have millions of them."""
+
+    row_id: str
+    job_id: str | None
+    account_id: str | None  # its own, else its job's
+    type: str
+    amount: Amount
+    created_at: datetime | None
+    recorded_at: datetime | None
+    operation_id: str | None
+    reason: str | None
+
+
 def rank(row_type: str) -> int:
     """Where rows of one instant stand: grant, charge, refund, reclaim, correction, others."""
     return ORDER.get(row_type, ORDER_OF_OTHERS)

@@ -1,16 +1,16 @@
 """Explaining a balance: read the rows once, hold the jobs against the audit, keep what a page shows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from ledgerctl.domain.audit import Case
+from ledgerctl.domain.audit import FUTURE_SLACK, Case, audit
 from ledgerctl.domain.balances import in_replay_order
 from ledgerctl.domain.explain import (
     ODDITIES_MAX,
     TOLD_ROWS_MAX,
     Book,
-    Line,
     Oddity,
     Point,
     Story,
@@ -20,13 +20,11 @@ from ledgerctl.domain.explain import (
 )
 from ledgerctl.domain.rows import Entry, Row, running
 from ledgerctl.errors import NotFound
-from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.balances import replay, require_account, tally_of
 from ledgerctl.operations.cases import load
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.ledger import window_filter
-
-LOADED = 200  # jobs loaded together
+from ledgerctl.stores.sweep import chunks
 
 Progress = Callable[[str], None]
 
@@ -47,21 +45,22 @@ def explain(
     """
     now = stores.mongo.now()
     found = replay(stores, account, since=since, before=before)
-    book, future = Book(found.opening_balance, zone), 0
-    for entry, balance in found.rows:
-        book.add(entry, balance)
-        future += entry.created_at is not None and entry.created_at > now
-        if book.rows % 50_000 == 0:
-            progress(f"{book.rows} rows")
+    book, odd_ones, future = Book(found.opening_balance, zone), Oddities(), 0
+    told: list[Case] = []
+    for some in chunks(found.rows, TOLD_ROWS_MAX):
+        for entry, balance in some:
+            book.add(entry, balance)
+            future += entry.created_at is not None and entry.created_at > now
+        entries = [entry for entry, _ in some]
+        told = cases_of(stores, entries, now, since=since, everything=not book.is_long)
+        for case in told:
+            odd_ones.add(case)
+        progress(f"{book.rows} rows")
+    if not book.is_long:
+        told += rowless(stores, account, told, since, before)
     lines = book.lines()
-    if book.is_long:
-        oddities, total = oddities_of(stores, account, since, progress)
-        jobs, others = [], []
-    else:
-        cases = list(cases_of(stores, account, lines, since, before))
-        jobs, others = tell_jobs(lines, cases), [one for one in lines if one.entry.job_id is None]
-        oddities = [one for job in jobs for one in job.oddities]
-        total = len(oddities)
+    jobs = [] if book.is_long else tell_jobs(lines, told)
+    oddities = odd_ones.found() if book.is_long else [one for job in jobs for one in job.oddities]
     return Story(
         account_id=account,
         as_of=now,
@@ -70,52 +69,77 @@ def explain(
         before=before,
         book=book,
         jobs=tuple(jobs),
-        others=tuple(others),
+        others=tuple(one for one in lines if one.entry.job_id is None),
         oddities=tuple(oddities),
-        oddities_total=total,
+        oddities_total=odd_ones.total if book.is_long else len(oddities),
         unusable=(*found.unusable_before, *book.unusable),
         undated_left_out=found.undated_left_out,
         future_rows=future,
     )
 
 
+@dataclass(slots=True)
+class Oddities:
+    """What is odd about a long account: how much, and the first of it that moves credits."""
+
+    total: int = 0
+    _moving: list[Oddity] = field(default_factory=list)
+    _still: list[Oddity] = field(default_factory=list)
+
+    def add(self, case: Case) -> None:
+        """Take in what the audit's checks find in a case."""
+        for finding in filter(is_told, audit(case)):
+            self.total += 1
+            kept = self._moving if finding.effect else self._still
+            if len(kept) < ODDITIES_MAX:
+                kept.append(odd(finding))
+
+    def found(self) -> list[Oddity]:
+        """Those that are singled out."""
+        return [*self._moving, *self._still][:ODDITIES_MAX]
+
+
 def cases_of(
     stores: Stores,
+    entries: Sequence[Entry],
+    now: datetime,
+    *,
+    since: datetime | None,
+    everything: bool,
+) -> list[Case]:
+    """The cases that these rows open; without `everything` those that may be odd, each once.
+
+    A job whose rows are spread belongs to where the first of them stands.
+    """
+    ids = list(dict.fromkeys(one.job_id for one in entries if one.job_id is not None))
+    if not everything:
+        ids = stores.account_rows.not_plain(ids, now + FUTURE_SLACK)
+    cases = load(stores, ids)
+    if everything:
+        return cases
+    here = {one.row_id for one in entries}
+    return [case for case in cases if first_inside(case, since) in here]
+
+
+def first_inside(case: Case, since: datetime | None) -> str | None:
+    """The first of a case's rows in a window that begins here."""
+    inside = (row for row in case.rows if is_inside(entry_of(row), since, None))
+    return next((row.id.text for row in inside), None)
+
+
+def rowless(
+    stores: Stores,
     account: str,
-    lines: list[Line],
+    told: Sequence[Case],
     since: datetime | None,
     before: datetime | None,
-) -> Iterator[Case]:
-    """The jobs that these rows name, and those of the account created in the window without rows."""
+) -> list[Case]:
+    """The jobs of the account that were created in the window and have no row in it."""
     created, _ = stores.jobs.newest(
         account=account, state=None, since=since, until=before, limit=TOLD_ROWS_MAX
     )
-    named = (line.entry.job_id for line in lines if line.entry.job_id is not None)
-    ids = list(dict.fromkeys([*named, *(job.id.text for job in reversed(created))]))
-    for at in range(0, len(ids), LOADED):
-        yield from load(stores, ids[at : at + LOADED])
-
-
-def oddities_of(
-    stores: Stores, account: str, since: datetime | None, progress: Progress
-) -> tuple[list[Oddity], int]:
-    """What the audit finds on an account: the first of it that moves credits, and how much in all."""
-    moving: list[Oddity] = []
-    still: list[Oddity] = []
-    total = 0
-    audit = Audit(stores, Scope(account=account, since=since), progress=progress)
-    for finding in audit.findings():
-        if audit.jobs_checked % 10_000 == 0:
-            progress(f"{audit.jobs_checked} jobs checked")
-        if not is_told(finding):
-            continue
-        total += 1
-        kept = moving if finding.effect else still
-        if len(kept) < ODDITIES_MAX:
-            kept.append(odd(finding))
-    if audit.trouble is not None:
-        raise audit.trouble
-    return [*moving, *still][:ODDITIES_MAX], total
+    known = {case.job_id for case in told}
+    return load(stores, [job.id.text for job in reversed(created) if job.id.text not in known])
 
 
 def explain_job(

@@ -12,14 +12,22 @@ from bson import DatetimeMS, ObjectId
 from pymongo.command_cursor import CommandCursor
 
 from ledgerctl.domain.balances import AccountSum, TypeSum
-from ledgerctl.domain.rows import ORDER, Entry
-from ledgerctl.stores.codec import candidates, to_entry, to_id, to_text, to_time
+from ledgerctl.domain.rows import ORDER, Entry, LedgerRow
+from ledgerctl.stores.codec import candidates, to_entry, to_id, to_ledger_row, to_text, to_time
 from ledgerctl.stores.connections import Document
+from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
 from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.plain import is_plain
+from ledgerctl.stores.sweep import ROW_FIELDS, Story
 
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
 A_DATE: Document = {"$type": "date"}
 BY_TIME = [("created_at", 1), ("_id", 1)]
+EXPORT_FIELDS = dict.fromkeys(
+    ("_id", "job_id", "account_id", "type", "amount", "created_at", "recorded_at", "operation_id",
+     "reason"),
+    1,
+)  # fmt: skip
 ENTRY_FIELDS = dict.fromkeys(("_id", "created_at", "job_id", "type", "amount", "reason"), 1)
 
 # A server's batch may hold 16 MB, which is a hundred thousand rows as Python objects.
@@ -129,17 +137,21 @@ class AccountRows:
         for of_type in ranked:
             yield from self._both(account, {"created_at": NOT_A_DATE, **of_type})
 
-    def _both(self, account: str, window: Mapping[str, Any]) -> Iterator[Document]:
-        rows = self._named(account, window)
+    def _both(
+        self, account: str, window: Mapping[str, Any], fields: Mapping[str, int] = ENTRY_FIELDS
+    ) -> Iterator[Document]:
+        rows = self._named(account, window, fields)
         if not self.any_without_account():
             return rows
-        return merge(rows, self._joined(account, window), key=time_and_id)
+        return merge(rows, self._joined(account, window, fields), key=time_and_id)
 
-    def _named(self, account: str, window: Mapping[str, Any]) -> Iterator[Document]:
+    def _named(
+        self, account: str, window: Mapping[str, Any], fields: Mapping[str, int] = ENTRY_FIELDS
+    ) -> Iterator[Document]:
         query = {**named(account), **window}
         with self._mongo.reading("read the account's rows"):
             yield from self._rows.find(
-                query, ENTRY_FIELDS, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
+                query, fields, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
             )
 
     # rows that name no account
@@ -149,7 +161,9 @@ class AccountRows:
         with self._mongo.reading("read the ledger"):
             return self._rows.find_one({"account_id": None}, {"_id": 1}) is not None
 
-    def _joined(self, account: str, window: Mapping[str, Any]) -> Iterator[Document]:
+    def _joined(
+        self, account: str, window: Mapping[str, Any], fields: Mapping[str, int] = ENTRY_FIELDS
+    ) -> Iterator[Document]:
         """The rows without account of this account's jobs, from whichever side is smaller."""
         if not self.any_without_account():
             return iter(())
@@ -157,20 +171,24 @@ class AccountRows:
             jobs = self._jobs.count_documents(named(account))
             rows = self._rows.count_documents({"account_id": None}, limit=jobs + 1)
         if rows <= jobs:
-            return self._joined_by_row(account, window)
-        return self._joined_by_job(account, window)
+            return self._joined_by_row(account, window, fields)
+        return self._joined_by_job(account, window, fields)
 
-    def _joined_by_row(self, account: str, window: Mapping[str, Any]) -> Iterator[Document]:
+    def _joined_by_row(
+        self, account: str, window: Mapping[str, Any], fields: Mapping[str, int]
+    ) -> Iterator[Document]:
         query = {"account_id": None, **window}
         with self._mongo.reading("read the rows without account"):
             rows = self._rows.find(
-                query, ENTRY_FIELDS, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
+                query, fields, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
             )
             while some := list(islice(rows, ROWS_TOGETHER)):
                 owners = self.owners([row.get("job_id") for row in some])
                 yield from (row for row in some if owners.get(key(row.get("job_id"))) == account)
 
-    def _joined_by_job(self, account: str, window: Mapping[str, Any]) -> Iterator[Document]:
+    def _joined_by_job(
+        self, account: str, window: Mapping[str, Any], fields: Mapping[str, int]
+    ) -> Iterator[Document]:
         runs = []
         with self._mongo.reading("read the rows of the account's jobs"):
             ids = (job["_id"] for job in self._jobs.find(named(account), {"_id": 1}))
@@ -178,7 +196,7 @@ class AccountRows:
                 query = {"job_id": {"$in": self._spellings(some)}, "account_id": None, **window}
                 runs.append(
                     self._rows.find(
-                        query, ENTRY_FIELDS, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
+                        query, fields, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
                     )
                 )
             yield from merge(*runs, key=time_and_id)
@@ -216,6 +234,22 @@ class AccountRows:
             if owner is not None:
                 owners[name] = owner
         return owners
+
+    def not_plain(self, texts: Sequence[str], horizon: datetime) -> list[str]:
+        """Those of these job ids whose jobs and rows are not plainly right, in this order.
+
+        Rows dated after `horizon` are dated in the future.
+        """
+        values = [value for text in texts for value in candidates(text)]
+        stories = {text: Story(text) for text in texts}
+        with self._mongo.reading("read jobs and rows"):
+            for job in self._jobs.find({"_id": {"$in": values}}, JOB_FIELDS, batch_size=BATCH):
+                stories[to_id(job["_id"]).text].jobs.append(job)
+            rows = self._rows.find({"job_id": {"$in": values}}, ROW_FIELDS, batch_size=BATCH)
+            for row in rows:
+                if (story := stories.get(to_id(row["job_id"]).text)) is not None:
+                    story.rows.append(row)
+        return [text for text, story in stories.items() if not is_plain(story, horizon)]
 
     # every account's totals
 
@@ -305,6 +339,43 @@ class AccountRows:
             while some := list(islice(rows, ROWS_TOGETHER)):
                 owners = self.owners([row.get("job_id") for row in some])
                 yield from (to_entry(row) for row in some if key(row.get("job_id")) not in owners)
+
+    # whole rows, to be exported
+
+    def exported(self, account: str | None, window: Mapping[str, Any]) -> Iterator[LedgerRow]:
+        """Whole rows, of one account or of all, by time; each with its account if it has one.
+
+        The order is the same every time: by created_at, then by what the index holds besides.
+        """
+        if account is not None:
+            rows = self._both(account, window, EXPORT_FIELDS)
+            return (to_ledger_row(row, account) for row in rows)
+        return self._exported_of_all(window)
+
+    def _exported_of_all(self, window: Mapping[str, Any]) -> Iterator[LedgerRow]:
+        order = [(name, 1) for name in ("created_at", "account_id", "type", "amount")]
+        with self._mongo.reading("read the ledger"):
+            rows = self._rows.find(
+                dict(window), EXPORT_FIELDS, sort=order, batch_size=BATCH, allow_disk_use=True
+            )
+            while some := list(islice(rows, ROWS_TOGETHER)):
+                nameless = [row.get("job_id") for row in some if row.get("account_id") is None]
+                owners = self.owners(nameless) if nameless else {}
+                for row in some:
+                    yield to_ledger_row(
+                        row, owners.get(key(row.get("job_id"))) if owners else None
+                    )
+
+    def any_undated(self) -> bool:
+        """Whether any row of the ledger lacks a date: they stand at the ends of its index."""
+        with self._mongo.reading("read the ledger"):
+            for direction in (1, -1):
+                edge = self._rows.find_one(
+                    {}, {"created_at": 1}, sort=[("created_at", direction)]
+                )
+                if edge is not None and not is_date(edge.get("created_at")):
+                    return True
+        return False
 
     def any_after(self, moment: datetime) -> bool:
         """Whether any row is dated after this moment."""
