@@ -72,6 +72,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--job=@job --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,mixed_id_types,missing_message,refunded_but_succeeded --grace=- --reason=- --confirm=- --expect=-' ;;
     'ledger correct') options='--dry-run --reason --yes --confirm --expect' plain='@job'
       values='--reason=- --confirm=- --expect=-' ;;
+    'ledger export') options='--account --from --to --format' plain='-'
+      values='--account=@account --from=- --to=- --format=jsonl,csv,hledger' ;;
     'doctor') options='' plain='-'
       values='' ;;
     'db init') options='--dry-run --reason --yes --confirm' plain='-'
@@ -120,7 +122,7 @@ _ledgerctl_commands() { # the commands of a noun
     queue) echo 'stats,list,push,work,recover' ;;
     summary) echo 'rebuild,drift,show' ;;
     inbox) echo 'audit,stuck,list,show,retry,settle,consume' ;;
-    ledger) echo 'audit,repair,correct' ;;
+    ledger) echo 'audit,repair,correct,export' ;;
     db) echo 'init,roles' ;;
     log) echo 'list,show' ;;
     config) echo 'show,init,path' ;;

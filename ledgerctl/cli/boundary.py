@@ -129,6 +129,8 @@ def wants_json(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     configuration file that cannot be read has no say.
     """
     given = {name: option_value(words, name) for name in ("--output", "--profile", "--config")}
+    if option_value(words, "--format") == "json":  # `balance explain`: the same as -o json
+        return True
     for chosen in (given["--output"], environment.get("LEDGERCTL_OUTPUT")):
         if chosen in FORMATS:
             return chosen == "json"

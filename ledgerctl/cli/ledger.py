@@ -1,6 +1,5 @@
 """`ledgerctl ledger`: audit, repair, correct and export the ledger."""
 
-from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -192,7 +191,7 @@ def export(
     if chosen is None:
         plain = written is ExportFormat.HLEDGER
         output = "plain" if plain else str(written or ExportFormat.JSONL)
-        session.words = replace(session.words, output=output)
+        session.words = session.words._replace(output=output)
     lower, upper = window(session, since, until)
     found = read(session.stores, account=account, since=lower, before=upper)
     return view(

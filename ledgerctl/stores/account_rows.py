@@ -362,17 +362,13 @@ class AccountRows:
                 nameless = [row.get("job_id") for row in some if row.get("account_id") is None]
                 owners = self.owners(nameless) if nameless else {}
                 for row in some:
-                    yield to_ledger_row(
-                        row, owners.get(key(row.get("job_id"))) if owners else None
-                    )
+                    yield to_ledger_row(row, owners.get(key(row.get("job_id"))) if owners else None)
 
     def any_undated(self) -> bool:
         """Whether any row of the ledger lacks a date: they stand at the ends of its index."""
         with self._mongo.reading("read the ledger"):
             for direction in (1, -1):
-                edge = self._rows.find_one(
-                    {}, {"created_at": 1}, sort=[("created_at", direction)]
-                )
+                edge = self._rows.find_one({}, {"created_at": 1}, sort=[("created_at", direction)])
                 if edge is not None and not is_date(edge.get("created_at")):
                     return True
         return False

@@ -8,8 +8,8 @@ from ledgerctl.domain.journal import head, transaction
 from ledgerctl.domain.rows import LedgerRow
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report
+from ledgerctl.render.text import rows as row_words
 from ledgerctl.render.views.job import amount_value
-from ledgerctl.render.words import rows as row_words
 
 COLUMNS = (
     Column("row_id", kind=Kind.ID),
