@@ -94,23 +94,21 @@ class Indexes:
         return IndexStatus(index.name, "created")
 
     def in_the_way(self, index: Index) -> Iterator[Document]:
-        """The documents whose keys stand more than once, a few of them."""
+        """The documents whose keys stand more than once, of a few keys, key by key."""
         pipeline: list[Document] = [
             {"$match": index.partial or {}},
-            {
-                "$group": {
-                    "_id": {key: f"${key}" for key in index.keys},
-                    "rows": {"$push": "$$ROOT"},
-                }
-            },
-            {"$match": {"rows.1": {"$exists": True}}},
+            {"$group": {"_id": {key: f"${key}" for key in index.keys}, "number": {"$sum": 1}}},
+            {"$match": {"number": {"$gt": 1}}},
             {"$limit": EXAMPLES_MAX},
-            {"$unwind": "$rows"},
-            {"$replaceRoot": {"newRoot": "$rows"}},
         ]
+        collection = self._mongo.collection(index.collection)
         with self._mongo.reading(f"find what is in the way of {index.name}"):
-            found = self._mongo.collection(index.collection).aggregate(pipeline, allowDiskUse=True)
-            for document in found:
+            shared = [one["_id"] for one in collection.aggregate(pipeline, allowDiskUse=True)]
+            if not shared:
+                return
+            alike = [{key: {"$eq": one.get(key)} for key in index.keys} for one in shared]
+            found = collection.find({"$and": [index.partial or {}, {"$or": alike}]})
+            for document in found.sort([(key, 1) for key in (*index.keys, "_id")]):
                 yield shown_row(document, index)
 
 
