@@ -19,7 +19,14 @@ from ledgerctl.domain.summary import (
     untouched,
 )
 from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, PartlyDone
-from ledgerctl.operations.summaries import REBUILT, Window, days_with_rows, differing, span_of
+from ledgerctl.operations.summaries import (
+    REBUILT,
+    Window,
+    days_with_rows,
+    differing,
+    require_known,
+    span_of,
+)
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.daily_rows import OddRows, Recorded
 from ledgerctl.stores.leases import Lease
@@ -209,6 +216,8 @@ def preview(stores: Stores, request: Request) -> Rebuilt:
 def make_plan(stores: Stores, request: Request, mark: datetime | None, session: Any) -> Plan:
     """Read the server's time first, then what there is to do."""
     summaries, zone = stores.summaries, stores.settings.zone
+    if request.account is not None:
+        require_known(stores, request.account)
     as_of = summaries.now(session)
     from_day, to_day = request.window.resolve(as_of, zone)
     recorded = Recorded(day_bounds(from_day, zone)[0], day_bounds(to_day, zone)[1])

@@ -93,6 +93,13 @@ def recompute_days(
     return _overwrite(stores, found, stores.summaries.now(session), session)
 
 
+def require_known(stores: Stores, account: str) -> str:
+    """The account, if it has a summary, a row or a job. Raises NotFound otherwise."""
+    if not stores.summaries.knows(account):
+        require_account(stores, account)
+    return account
+
+
 @dataclass(frozen=True, slots=True)
 class _Day:
     documents: list[Document]
@@ -135,7 +142,7 @@ def _overwrite(stores: Stores, days: Sequence[_Day], as_of: datetime, session: A
 def drift(stores: Stores, days: Window, account: str | None = None) -> Drift:
     """Compare summaries with the ledger; a day without rows and without figures is no drift."""
     zone = stores.settings.zone
-    accounts = None if account is None else [account]
+    accounts = None if account is None else [require_known(stores, account)]
     with stores.summaries.session() as session:
         from_day, to_day = days.resolve(stores.summaries.now(session), zone)
         with_rows = {span.day for span in days_with_rows(stores, from_day, to_day, session)}
@@ -169,7 +176,6 @@ def differing(
 def show(stores: Stores, account: str, days: Window) -> Shown:
     """The summaries of an account, as they stand. Raises NotFound for an unknown account."""
     from_day, to_day = days.resolve(stores.mongo.now(), stores.settings.zone)
+    require_known(stores, account)
     found = stores.summaries.of_account(account, from_day, to_day)
-    if not found:
-        require_account(stores, account)
     return Shown(account, from_day, to_day, stores.settings.timezone, found)

@@ -13,7 +13,7 @@ from pymongo.read_concern import ReadConcern
 
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DayFigures, DaySpan, Difference, Figures
-from ledgerctl.stores.codec import candidates, optional_id, to_amount, to_id, to_text, to_time
+from ledgerctl.stores.codec import optional_id, to_amount, to_id, to_text, to_time
 from ledgerctl.stores.connections import Document
 from ledgerctl.stores.daily import (
     FIGURES,
@@ -234,13 +234,10 @@ class Summaries:
         return pairs, differing
 
     def of_account(self, account: str, from_day: str, to_day: str) -> list[DayFigures]:
-        """The summaries of an account, by day."""
-        query = {
-            "account_id": {"$in": candidates(account)},
-            "day": {"$gte": from_day, "$lte": to_day},
-        }
+        """The summaries of an account, by day; found by their `_id`."""
+        query = {"_id": {"$gte": f"{account}:{from_day}", "$lte": f"{account}:{to_day}"}}
         with self._mongo.reading("read the account's summaries"):
-            found = self._documents.find(query).sort([("day", 1), ("_id", 1)])
+            found = self._documents.find(query).sort("_id", 1)
             return [
                 DayFigures(
                     one["day"],
@@ -249,7 +246,14 @@ class Summaries:
                     to_time(one.get("as_of")),
                 )
                 for one in found
+                if one["_id"] == f"{account}:{one.get('day')}"
             ]
+
+    def knows(self, account: str) -> bool:
+        """Whether any summary of this account is stored."""
+        query = {"_id": {"$gte": f"{account}:", "$lt": f"{account};"}}  # `;` comes after `:`
+        with self._mongo.reading("read the account's summaries"):
+            return self._documents.find_one(query, {"_id": 1}) is not None
 
     def days_with_summaries(
         self, from_day: str, to_day: str, accounts: Sequence[str] | None

@@ -117,7 +117,6 @@ def test_show_lists_the_days(stores: Stores, run: Runner) -> None:
     done = run("summary", "show", "acct-1", *ON_DAY, "-o", "json")
     assert done.code == 0
     assert [(one["day"], one["net"]) for one in done.json()["days"]] == [(DAY, 40)]
-    assert run("summary", "show", "nobody").code == 4
     assert "bar" not in run("summary", "show", "acct-1", *ON_DAY).out
 
 
@@ -220,3 +219,19 @@ def test_yesterday_and_today_are_days(stores: Stores, run: Runner) -> None:
     append(stores, make_row(created_at=stores.mongo.now() - timedelta(days=1)))
     done = run("summary", "rebuild", "--from", "yesterday", "--to", "today", "-o", "json")
     assert (done.json()["from"], done.json()["to"]) == (today(stores, 1), today(stores))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("show", "nobody"), ("rebuild", "--account", "nobody"), ("drift", "--account", "nobody")],
+)
+def test_an_unknown_account_is_exit_4(stores: Stores, run: Runner, words: tuple[str, ...]) -> None:
+    append(stores, make_row(created_at=noon(DAY)))
+    assert run("summary", *words).code == 4
+
+
+def test_an_account_without_rows_is_cleared_by_name(stores: Stores, run: Runner) -> None:
+    append(stores, make_row(created_at=noon(DAY)))
+    put(stores, "gone", DAY)
+    done = run("summary", "rebuild", *ON_DAY, "--account", "gone", "-o", "json")
+    assert (done.code, done.json()["days_cleared"], done.json()["days_written"]) == (0, 1, 0)
