@@ -409,23 +409,25 @@ class Way(StrEnum):
     SET_ASIDE = "set aside"  # from the head on; those that stay wait on a list of their own
 
 
-def best_way(found: Sequence[bytes], picks: Sequence[Pick], *, leased: bool) -> Way:
+def best_way(found: Sequence[bytes], moving: Sequence[Letter], *, leased: bool) -> Way:
     """The way that holds the server shortest: see `Way`. Only a leased run may pass letters over."""
-    if not picks:
+    if not moving:
         return Way.KEEP
-    end = picks[-1].letter.index + 1
-    if end - len(picks) <= CHUNK_SPAN and bytes_staying(found, picks, end) <= CHUNK_BYTES:
+    end = moving[-1].index + 1
+    if end - len(moving) <= CHUNK_SPAN and bytes_staying(found, moving, end) <= CHUNK_BYTES:
         return Way.KEEP
-    return Way.SET_ASIDE if leased and len(picks) > 2 * SCATTERED_LETTERS else Way.SCATTER
+    return Way.SET_ASIDE if leased and len(moving) > 2 * SCATTERED_LETTERS else Way.SCATTER
 
 
-def bytes_staying(found: Sequence[bytes], picks: Sequence[Pick], end: int) -> int:
+def bytes_staying(found: Sequence[bytes], moving: Sequence[Letter], end: int) -> int:
     """The bytes of the letters that stay before the last one to take."""
-    return sum(map(len, found[:end])) - sum(len(pick.letter.raw) for pick in picks)
+    return sum(map(len, found[:end])) - sum(len(letter.raw) for letter in moving)
 
 
-def pieces(found: Sequence[bytes], picks: Sequence[Pick], chosen: Way) -> Iterator[Piece]:
+def pieces(found: Sequence[bytes], picks: Iterable[Pick], chosen: Way) -> Iterator[Piece]:
     """Cut the letters to take into pieces that are bounded in number, span and bytes.
+
+    The letters are asked for as the pieces are.
 
     `found` are the entries of the list from its head on, as they stood when it was read.
     """
@@ -443,7 +445,7 @@ def pieces(found: Sequence[bytes], picks: Sequence[Pick], chosen: Way) -> Iterat
             yield from stretches(found, picks)
 
 
-def runs(picks: Sequence[Pick], letters_max: int) -> Iterator[list[Pick]]:
+def runs(picks: Iterable[Pick], letters_max: int) -> Iterator[list[Pick]]:
     """Runs of letters to take, bounded in number and bytes."""
     run: list[Pick] = []
     size = 0
@@ -458,19 +460,21 @@ def runs(picks: Sequence[Pick], letters_max: int) -> Iterator[list[Pick]]:
         yield run
 
 
-def stretches(found: Sequence[bytes], picks: Sequence[Pick]) -> Iterator[Piece]:
+def stretches(found: Sequence[bytes], picks: Iterable[Pick]) -> Iterator[Piece]:
     """The list up to its last letter to take, cut into stretches that end with one or hold none."""
-    at = {pick.letter.index: pick for pick in picks}
-    start, last = 0, max(at)
-    while start <= last:
+    coming = iter(picks)
+    pick = next(coming, None)
+    start = 0
+    while pick is not None:
         end, size = start, 0
         taken: list[Pick] = []
-        while end <= last and end - start < CHUNK_SPAN and len(taken) < CHUNK_LETTERS:
+        while pick is not None and end - start < CHUNK_SPAN and len(taken) < CHUNK_LETTERS:
             size += len(found[end])
             if end > start and size > CHUNK_BYTES:
                 break
-            if end in at:
-                taken.append(at[end])
+            if end == pick.letter.index:
+                taken.append(pick)
+                pick = next(coming, None)
             end += 1
         if taken:
             end = taken[-1].letter.index + 1

@@ -17,7 +17,7 @@ from ledgerctl.domain.dead import (
 from ledgerctl.domain.dead_results import Changed
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.operations.dead import look, taken_meanwhile
-from ledgerctl.operations.dead_moves import Move, Moved, to_picks
+from ledgerctl.operations.dead_moves import Move, Moved, writer
 from ledgerctl.operations.log import Operation
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.leases import Lease
@@ -96,7 +96,8 @@ def apply(
     moved = Move(
         stores=stores,
         operation_id=operation.id,
-        picks=to_picks(selected.moving, request.action, request.policy, now),
+        moving=selected.moving,
+        write=writer(request.action, request.policy, now, len(selected.moving)),
         found=[one.raw for one in prepared.letters if one.key == stores.dead_letters.key],
         at=operation.clock(),
         lease=lease,

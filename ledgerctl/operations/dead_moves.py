@@ -3,6 +3,7 @@
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -28,17 +29,15 @@ ROUNDS_MAX = 60  # of looking for letters that have moved
 PAUSE_S = 0.2
 
 
-def to_picks(
-    moving: Sequence[Letter], action: Action, policy: RequeuePolicy, now: datetime
-) -> list[Pick]:
-    """The letters to take, in order, each with what goes on retry."""
+Writer = Callable[[int, Letter], bytes | None]
+"""What goes on retry for the letter of this number; None releases it."""
+
+
+def writer(action: Action, policy: RequeuePolicy, now: datetime, count: int) -> Writer:
+    """How `count` letters are rewritten."""
     if action is Action.RELEASE:
-        return [Pick(order, letter, None) for order, letter in enumerate(moving)]
-    count = len(moving)
-    return [
-        Pick(order, letter, policy.written(letter.raw, now, order, count))
-        for order, letter in enumerate(moving)
-    ]
+        return lambda _order, _letter: None
+    return lambda order, letter: policy.written(letter.raw, now, order, count)
 
 
 @dataclass(slots=True)
@@ -69,7 +68,8 @@ class Move:
 
     stores: Stores
     operation_id: str
-    picks: Sequence[Pick]
+    moving: Sequence[Letter]
+    write: Writer
     found: Sequence[bytes]  # the list as it was read, from its head on
     at: datetime
     lease: Lease | None = None
@@ -77,6 +77,7 @@ class Move:
     progress: Callable[[int], None] = lambda _count: None
     way: Way | None = None  # by the letters, unless given
     chunk: int = 0  # the number of the last chunk
+    first: int = 0  # the number of the first letter
     outcome: Moved = field(default_factory=Moved)
     _astray: list[Pick] = field(default_factory=list)  # not where they were: looked for at the end
     _handled: int = 0  # letters of the list that are gone from their places, by us or others
@@ -89,17 +90,19 @@ class Move:
             if not self.outcome.taken:
                 raise
             self.outcome.trouble = error
-        self.outcome.not_tried = len(self.picks) - len(self.outcome.taken) - len(self.outcome.gone)
+        self.outcome.not_tried = len(self.moving) - len(self.outcome.taken) - len(self.outcome.gone)
         return self.outcome
 
     def _take_all(self) -> None:
         key = self.stores.dead_letters.key
-        near = [pick for pick in self.picks if pick.letter.key == key]
-        self._astray = [pick for pick in self.picks if pick.letter.key != key]
+        near = [(order, one) for order, one in enumerate(self.moving) if one.key == key]
+        self._astray = [self._pick(*one) for one in enumerate(self.moving) if one[1].key != key]
         if self.way is None:
-            self.way = best_way(self.found, near, leased=self.lease is not None)
+            letters = [one for _, one in near]
+            self.way = best_way(self.found, letters, leased=self.lease is not None)
+        picks = (self._pick(order, one) for order, one in near)
         try:
-            for chunk, piece in self._archived(pieces(self.found, near, self.way)):
+            for chunk, piece in self._archived(pieces(self.found, picks, self.way)):
                 if self._must_stop():
                     return
                 self._take(chunk, piece)
@@ -110,6 +113,9 @@ class Move:
                 self.stores.dead_letters.put_back(
                     self.stores.dead_letters.passed_key(self.operation_id)
                 )
+
+    def _pick(self, order: int, letter: Letter) -> Pick:
+        return Pick(self.first + order, letter, self.write(self.first + order, letter))
 
     def _must_stop(self) -> bool:
         if self._lost():
@@ -127,7 +133,21 @@ class Move:
     # archiving
 
     def _archived(self, cut: Iterator[Piece]) -> Iterator[tuple[int, Piece]]:
-        """The pieces, each archived before it is given; several in one durable write."""
+        """The pieces, each durably archived before it is given.
+
+        Several go in one write, and the next are archived while these are taken.
+        """
+        with ThreadPoolExecutor(1) as archivist:
+            ready: list[tuple[int, Piece]] = []
+            for group in self._groups(cut):
+                written = archivist.submit(self._archive, group)
+                yield from ready
+                written.result()
+                ready = group
+            yield from ready
+
+    def _groups(self, cut: Iterator[Piece]) -> Iterator[list[tuple[int, Piece]]]:
+        """Pieces with their chunk numbers, as many as one write archives."""
         group: list[tuple[int, Piece]] = []
         letters = size = 0
         for piece in cut:
@@ -135,11 +155,10 @@ class Move:
             size += sum(len(pick.letter.raw) for pick in piece.picks)
             group.append((self._next_chunk(), piece))
             if letters >= ARCHIVED_AT_ONCE or size >= ARCHIVED_BYTES:
-                self._archive(group)
-                yield from group
+                yield group
                 group, letters, size = [], 0, 0
-        self._archive(group)
-        yield from group
+        if group:
+            yield group
 
     def _archive(self, group: Sequence[tuple[int, Piece]]) -> None:
         chunks = [(chunk, piece.picks) for chunk, piece in group]
@@ -201,7 +220,9 @@ class Move:
             return
         head = self.stores.dead_letters.head(CHUNK_SPAN)
         taken = {pick.order for pick in self.outcome.taken}
-        wanted = Counter(pick.letter.raw for pick in self.picks if pick.order not in taken)
+        wanted = Counter(
+            letter.raw for order, letter in enumerate(self.moving, self.first) if order not in taken
+        )
         stretch = next((at for at, raw in enumerate(head) if wanted[raw]), len(head))
         if stretch:
             self.stores.dead_letters.pass_over(

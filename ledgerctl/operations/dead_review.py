@@ -6,7 +6,7 @@ from datetime import datetime
 from ledgerctl.domain.dead import Action, Letter, RequeuePolicy, Way
 from ledgerctl.domain.dead_results import LetterPage
 from ledgerctl.operations.dead import job_page
-from ledgerctl.operations.dead_moves import Move, to_picks
+from ledgerctl.operations.dead_moves import Move, writer
 from ledgerctl.operations.dead_restore import Restore, taken_by
 from ledgerctl.stores.connections import Stores
 
@@ -31,15 +31,16 @@ class Review:
     def take(self, letter: Letter, action: Action) -> bool:
         """Requeue or release one letter; False when somebody else has taken it."""
         now = self.stores.queues.now(self.own_now)
-        pick = to_picks([letter], action, self.policy, now)[0]._replace(order=self._order)
         move = Move(
             stores=self.stores,
             operation_id=self.operation_id,
-            picks=[pick],
+            moving=[letter],
+            write=writer(action, self.policy, now, 1),
             found=(),
             at=self.stores.mongo.now(),
             way=Way.SCATTER,
             chunk=self._last,
+            first=self._order,
         )
         taken = bool(move.run().taken)
         self._last = move.chunk

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 
-from ledgerctl.domain.dead import Action, Selection, select
+from ledgerctl.domain.dead import Action, RequeuePolicy, Selection, select
 from ledgerctl.operations.dead import look
 from ledgerctl.operations.dead_changes import Request, apply, prepare
-from ledgerctl.operations.dead_moves import Move, to_picks
+from ledgerctl.operations.dead_moves import Move, writer
 from ledgerctl.operations.dead_restore import Restore, taken_by
 from ledgerctl.operations.log import Operation
 from ledgerctl.stores.connections import Stores
@@ -163,9 +163,8 @@ def restore_brings_back_what_was_taken_and_no_more(stores: Stores, restorer: Res
         Move(
             stores,
             operation.id,
-            to_picks(
-                moving, Action.RELEASE, Request(Action.RELEASE, Selection()).policy, wrong.NOW
-            ),
+            moving,
+            writer(Action.RELEASE, RequeuePolicy(), wrong.NOW, len(moving)),
             [one.raw for one in found],
             wrong.NOW,
         ).run()

@@ -159,13 +159,10 @@ def test_due_times_are_spread_over_the_span_after_the_delay() -> None:
 def test_few_that_stay_are_kept_at_the_head_and_many_are_set_aside_only_under_the_lease() -> None:
     found = read(*(make_letter(f"job-{n}") for n in range(2_000)))
     raws = [one.raw for one in found]
-    dense = picks_of(found, range(100, 1_000))
-    sparse = picks_of(found, range(0, 2_000, 4))
-    few = picks_of(found, [1_999])
-    assert best_way(raws, dense, leased=True) is Way.KEEP
-    assert best_way(raws, sparse, leased=True) is Way.SET_ASIDE
-    assert best_way(raws, sparse, leased=False) is Way.SCATTER
-    assert best_way(raws, few, leased=True) is Way.SCATTER
+    assert best_way(raws, found[100:1_000], leased=True) is Way.KEEP
+    assert best_way(raws, found[::4], leased=True) is Way.SET_ASIDE
+    assert best_way(raws, found[::4], leased=False) is Way.SCATTER
+    assert best_way(raws, found[-1:], leased=True) is Way.SCATTER
 
 
 @pytest.mark.parametrize("way", [Way.KEEP, Way.SCATTER, Way.SET_ASIDE])
