@@ -72,7 +72,8 @@ class FlagCounts:
 
 def judge_flags(counts: FlagCounts) -> Finding:
     """Whether every job's flags can be guarded on. Source: contract, section 2, jobs."""
-    of = f"of {'a sample of ' if counts.sampled else ''}{counts.jobs} jobs"
+    looked_at = f"{'a sample of ' if counts.sampled else ''}{counts.jobs} jobs"
+    of = f"of {looked_at}"
     if counts.not_boolean or counts.corrupt:
         return Finding(
             Status.FAIL,
@@ -88,7 +89,7 @@ def judge_flags(counts: FlagCounts) -> Finding:
             " filters for false never finds them",
             "`ledgerctl ledger repair --code flags_missing`",
         )
-    return ok(f"both flags are booleans in all {of.removeprefix('of ')}")
+    return ok(f"both flags are booleans in all of {looked_at}")
 
 
 def judge_eviction(policy: str, limit: int, used: int) -> Finding:

@@ -283,7 +283,7 @@ class Inbox:
         }
         with self._mongo.reading("read the inbox"):
             now = self._mongo.now()
-            for document in self._claims.find(query):
+            for document in self._claims.find(query, batch_size=1_000):
                 yield to_standing(document, now), document
 
     def newest(

@@ -365,7 +365,7 @@ def test_history_that_expires_only_warns(ready: Stores, client: Client, database
 @pytest.mark.parametrize(
     ("job", "status", "words"),
     [
-        (make_job(), Status.OK, "both flags are booleans in all 1 jobs"),
+        (make_job(), Status.OK, "both flags are booleans in all of 1 jobs"),
         (without(make_job(), "is_refunded"), Status.WARN, "1 of 1 jobs lack a flag"),
         (make_job(is_reclaimed=None), Status.WARN, "1 of 1 jobs lack a flag"),
         (make_job(is_refunded="false"), Status.FAIL, "1 of 1 jobs have a flag that is no boolean"),
