@@ -394,13 +394,18 @@ def by_hand(facts: Facts) -> str:
 
 def flags_missing(facts: Facts) -> Iterator[Finding]:
     """A flag is absent or null: it counts as false here, and other programs may never match it."""
-    if facts.job is not None and not facts.job.flags_present:
-        yield facts.finding(
-            Code.FLAGS_MISSING,
-            "a flag is absent or null; a filter for false never finds such a job:"
-            f" {facts.command('repair')} sets it",
-            repairable=True,
-        )
+    job = facts.job
+    if job is None or job.flags_present:
+        return
+    # False would invite another program to append a second row beside one that proves nothing.
+    clear = [row_type for flag, _, row_type in flags_of(job) if flag is Flag.CLEAR]
+    safe = all(one not in facts.kept or proves(facts, one) for one in clear)
+    how = f"{facts.command('repair')} sets it" if safe else by_hand(facts)
+    yield facts.finding(
+        Code.FLAGS_MISSING,
+        f"a flag is absent or null; a filter for false never finds such a job: {how}",
+        repairable=safe,
+    )
 
 
 def flag_time(facts: Facts) -> Iterator[Finding]:

@@ -1,0 +1,80 @@
+"""An audit whose cursor is lost goes on where it was, or says how far it came; never a false total."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+from tests.builders import NOON, make_job, make_row
+from tests.conftest import Client, Runner
+
+Documents = Database[dict[str, Any]]
+JOBS = 6_000
+CURSOR_NOT_FOUND = 43
+SNAPSHOT_TOO_OLD = 239
+
+
+@pytest.fixture
+def documents(client: Client, database: str) -> Documents:
+    """Many jobs, the last of which lost its refund."""
+    found = client[database]
+    ids = [f"job-{number:06d}" for number in range(JOBS)]
+    lost = {"is_refunded": True, "refunded_at": NOON}
+    found.jobs.insert_many([make_job(one, **(lost if one == ids[-1] else {})) for one in ids])
+    found.ledger.insert_many([make_row(one) for one in ids])
+    return found
+
+
+@pytest.fixture
+def fail(client: Client) -> Iterator[Callable[..., None]]:
+    """Make commands of the program fail; switched off again afterwards."""
+
+    def configure(mode: Any, **data: Any) -> None:
+        command = {"configureFailPoint": "failCommand", "mode": mode}
+        client.admin.command(command | {"data": data | {"appName": "ledgerctl"}})
+
+    yield configure
+    client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+
+
+@pytest.mark.parametrize("code", [CURSOR_NOT_FOUND, SNAPSHOT_TOO_OLD])
+def test_a_lost_cursor_resumes_and_reads_everything_once(
+    run: Runner, documents: Documents, fail: Callable[..., None], code: int
+) -> None:
+    fail({"times": 3}, failCommands=["getMore"], errorCode=code)
+    audit = run("ledger", "audit", "-o", "json")
+    found = audit.json()
+    assert audit.code == 5
+    assert (found["jobs_checked"], found["rows_checked"]) == (JOBS, JOBS)
+    assert found["counts"] == {"missing_row": 1}
+    assert found["complete"] is True
+
+
+def test_a_cut_connection_resumes_too(
+    run: Runner, documents: Documents, fail: Callable[..., None]
+) -> None:
+    fail({"times": 2}, failCommands=["getMore"], closeConnection=True)
+    found = run("ledger", "audit", "-o", "json").json()
+    assert (found["jobs_checked"], found["rows_checked"]) == (JOBS, JOBS)
+
+
+def test_a_walk_that_cannot_go_on_says_how_far_it_came_and_gives_no_total(
+    run: Runner, documents: Documents, fail: Callable[..., None]
+) -> None:
+    fail({"skip": 2}, failCommands=["getMore"], errorCode=1)
+    audit = run("ledger", "audit", "-o", "json")
+    found = audit.json()
+    assert audit.code == 8
+    assert found["complete"] is False
+    assert 0 < found["rows_checked"] < JOBS
+    assert found["error"]["read"] == f"{found['rows_checked']} of about {JOBS} rows"
+    shown = run("ledger", "audit", "-o", "plain")
+    assert shown.code == 8
+    assert f"of about {JOBS} rows read, then:" in shown.err
+
+
+def test_a_store_that_was_never_reached_is_exit_6(run: Runner) -> None:
+    nobody = {"LEDGERCTL_MONGO_URI": "mongodb://127.0.0.1:1/"}
+    for command in (("ledger", "audit"), ("ledger", "repair", "--yes"), ("job", "show", "j")):
+        assert run(*command, env=nobody).code == 6
