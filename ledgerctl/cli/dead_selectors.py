@@ -17,6 +17,8 @@ from ledgerctl.domain.times import lower_bound, parse_rfc3339
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
+DIGEST = re.compile(r"[0-9A-Fa-f]{12}")
+
 SELECTORS: dict[str, Any] = {
     "job": (Annotated[list[str] | None, typer.Argument(help="Job ids.", metavar="JOB", show_default=False)], None),
     "digest": (Annotated[list[str] | None, typer.Option("--digest", help="Only the letter of this digest; may be repeated.", metavar="D", show_default=False)], None),
@@ -107,9 +109,10 @@ class Plan:
 
 def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Selection:
     """What was typed, as a selection. Raises UsageError for what makes no sense."""
+    jobs, digests = names(chosen)
     return Selection(
-        jobs=tuple(chosen.job or ()),
-        digests=tuple(one.lower() for one in chosen.digest or ()),
+        jobs=jobs,
+        digests=digests,
         everything=chosen.everything,
         group=chosen.group,
         error=pattern(chosen.error),
@@ -121,6 +124,16 @@ def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Sel
         limit=chosen.limit or None,
         plan=None if plan is None else plan.items,
     )
+
+
+def names(chosen: Chosen) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The jobs and the digests that were named; after --digest, further digests may follow it."""
+    jobs = chosen.job or []
+    digests = [one for text in chosen.digest or [] for one in text.lower().split(",") if one]
+    if digests:
+        digests += [one.lower() for one in jobs if DIGEST.fullmatch(one)]
+        jobs = [one for one in jobs if not DIGEST.fullmatch(one)]
+    return tuple(dict.fromkeys(jobs)), tuple(dict.fromkeys(digests))
 
 
 def pattern(text: str | None) -> "re.Pattern[str] | None":

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from ledgerctl.domain.jobs import State
@@ -171,7 +172,7 @@ class PlanItem(NamedTuple):
     meant: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
     """Which letters a command means; what is given is combined by AND."""
 
@@ -226,6 +227,32 @@ class Selection:
 
     def _is_job(self, letter: Letter) -> bool:
         return letter.standing is not None and letter.standing.job_id in self.jobs
+
+    def may_mean(self, letter: Letter) -> bool:
+        """Whether it can be meant, as far as its own bytes tell: only then is its job looked up."""
+        text = letter.job_id
+        if text is None:
+            return True
+        if self.jobs and text.lower() not in self._job_names:
+            return False
+        if self._digest_names is not None and letter.digest not in self._digest_names:
+            return False
+        return (
+            (self.group is None or letter.group == self.group)
+            and (self.error is None or self._errs(letter))
+            and (self.account is None or letter.account_id in {None, self.account})
+            and self._failed(letter.failed_at)
+        )
+
+    @cached_property
+    def _job_names(self) -> frozenset[str]:
+        return frozenset(job.lower() for job in self.jobs)
+
+    @cached_property
+    def _digest_names(self) -> frozenset[str] | None:
+        if not self.digests and self.plan is None:
+            return None
+        return frozenset(self.digests) | {item.digest for item in self.plan or ()}
 
     def passes(self, letter: Letter) -> bool:
         """Whether the filters let this letter through; one without `failed_at` matches neither."""

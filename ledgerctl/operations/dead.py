@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from ledgerctl.domain.audit import JobPage
-from ledgerctl.domain.dead import Letter, judge, letters
+from ledgerctl.domain.dead import Letter, Selection, judge, letters
 from ledgerctl.domain.dead_results import Archived, LetterPage
 from ledgerctl.domain.payload import Payload, read_payload
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
@@ -18,15 +18,17 @@ TERM = timedelta(seconds=10)
 RENEW_EVERY = timedelta(seconds=2)
 
 
-def look(stores: Stores) -> list[Letter]:
+def look(stores: Stores, selection: Selection | None = None) -> list[Letter]:
     """Every dead letter in order from the head, judged; those a filter passed over first.
 
-    Each list is read once. Raises WrongKeyType before anything is read.
+    With a selection only the jobs of letters that it may mean are looked up; the other letters
+    have no true verdict. Each list is read once. Raises WrongKeyType before anything is read.
     """
     queues, keys = stores.queues, stores.queues.keys
     queues.require_lists(keys.dead_letter, keys.retry)
     found = letters(stores.dead_letters.entries())
-    texts = [letter.job_id for letter in found if letter.job_id is not None]
+    meant = found if selection is None else filter(selection.may_mean, found)
+    texts = [letter.job_id for letter in meant if letter.job_id is not None]
     judge(found, stores.jobs.standings(texts), waiting(stores) if found else set())
     return found
 

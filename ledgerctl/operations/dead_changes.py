@@ -43,7 +43,7 @@ class Prepared:
 
 def prepare(stores: Stores, request: Request, *, only: "Counter[bytes] | None" = None) -> Prepared:
     """Read and judge the letters, and fix which of them are meant; `only` among these bytes."""
-    found = look(stores)
+    found = look(stores, request.selection)
     selected = select(found, request.selection, request.action, force=request.policy.force)
     if only is not None:
         selected.letters = among(selected.letters, Counter(only))

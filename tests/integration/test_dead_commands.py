@@ -107,6 +107,8 @@ def test_statistics_count_by_error_and_by_verdict(mixed: Incident) -> None:
         (("--error", "node-[78]$"), [9, 10]),
         (("--account", "acct-2"), [9, 10]),
         (("--state", "reclaimed"), [5]),
+        (("--digest", digest(make_letter("bad")), digest(make_letter("corrupt"))), [3, 4]),
+        (("--digest", f"{digest(make_letter('bad'))},{digest(make_letter('corrupt'))}"), [3, 4]),
         (("--verdict", "unreadable"), [0]),
         (("--failed-before", "2026-03-08T09:15:02.436Z", "--account", "acct-2"), [9, 10]),
         (("--failed-before", "2026-03-08T09:15:02.435Z"), []),
