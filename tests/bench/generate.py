@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -46,6 +46,7 @@ class Plan:
     all_types: bool = True  # grants, corrections and a type nobody knows, besides the three steps
     days: int = 1_095
     start: datetime = START
+    first: int = 0  # the number of the first job; two plans in one ledger must not meet
 
 
 @dataclass
@@ -87,9 +88,9 @@ def stories(plan: Plan) -> Iterator[Story]:
     """Jobs and grants without end, by time."""
     chance = random.Random(plan.seed)
     step = timedelta(days=plan.days) / max(plan.rows, 1)
-    number = 0
+    number = plan.first
     while True:
-        at = plan.start + step * number
+        at = plan.start + step * (number - plan.first)
         at = at.replace(microsecond=at.microsecond // 1000 * 1000)
         others = plan.accounts - 1
         is_largest = others == 0 or chance.random() < plan.largest
@@ -151,8 +152,9 @@ def generate(
     jobs: str = "jobs",
     ledger: str = "ledger",
     with_jobs: bool = True,
+    replace: bool = True,
 ) -> Totals:
-    """Replace both collections by the plan's ledger and return what it amounts to.
+    """Replace both collections by the plan's ledger, or add it, and return what it amounts to.
 
     The last job may overshoot `plan.rows` by a few rows. Indexes are left to `db init`.
     """
@@ -160,8 +162,9 @@ def generate(
     # A majority write for each chunk would cost more than the data.
     quick = WriteConcern(w=1, j=False)
     targets = {name: database.get_collection(name, write_concern=quick) for name in (jobs, ledger)}
-    for collection in targets.values():
-        collection.drop()
+    if replace:
+        for collection in targets.values():
+            collection.drop()
     source, written = stories(plan), 0
     while written < plan.rows:
         chunk = list(islice(until_rows(source, min(CHUNK, plan.rows - written)), CHUNK))
@@ -200,13 +203,13 @@ def count(totals: Totals, chunk: Iterable[Story]) -> None:
             totals.jobs[story.account] = totals.jobs.get(story.account, 0) + 1
 
 
-def build_indexes() -> None:
+def build_indexes(environment: Mapping[str, str]) -> None:
     """The contract's indexes, as `db init` builds them."""
     from ledgerctl.config import load
     from ledgerctl.stores.connections import Stores
     from ledgerctl.stores.indexes import INDEXES
 
-    with Stores(load(environment=os.environ)) as stores:
+    with Stores(load(environment=environment)) as stores:
         for index in INDEXES:
             stores.indexes.build(index)
 
@@ -238,7 +241,7 @@ def main() -> None:
     with MongoClient[Document](uri, tz_aware=True) as client:
         database = client[os.environ.get("LEDGERCTL_DATABASE", "ledger")]
         totals = generate(database, plan, with_jobs=not words.no_jobs)
-    build_indexes()
+    build_indexes(os.environ)
     first = account_name(0)
     figures = {
         "rows": sum(totals.rows.values()),

@@ -1,0 +1,42 @@
+"""Refunds through the library, beside the two writes that it replaces."""
+
+from collections.abc import Iterator
+
+from tests.bench.place import BenchFailed, Claim, Place, ratio
+from tests.builders import make_job, make_row
+
+WORK = "10,000 refunds of distinct jobs by 8 threads: operations.steps.refund"
+DATABASE = "bench_guard"
+
+
+def run(place: Place) -> Iterator[Claim]:
+    """The library's refunds a second against those of the bare code, both by majority writes."""
+    count = place.size.of(10_000)
+    ids = [f"job-{number}" for number in range(count)]
+    database = place.database(DATABASE)
+
+    def reset(_: str) -> None:
+        place.mongo.drop_database(DATABASE)
+        place.index(DATABASE)
+        database.jobs.insert_many(make_job(one) for one in ids)
+        database.ledger.insert_many(make_row(one) for one in ids)
+
+    def check(_: str) -> None:
+        if database.ledger.count_documents({"type": "refund"}) != count:
+            raise BenchFailed("not every job was refunded once")
+
+    best = place.alternately(
+        {
+            "library": place.bare("library", str(count), database=DATABASE),
+            "two writes": place.bare("two_writes", str(count), database=DATABASE),
+        },
+        before=reset,
+        after=check,
+    )
+    yield ratio(
+        "of the bare code's refunds a second",
+        best["two writes"].seconds,
+        best["library"].seconds,
+        0.8,
+        at_least=True,
+    )
