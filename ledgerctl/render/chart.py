@@ -59,7 +59,7 @@ def y_of(balance: int, low: int, high: int) -> float:
 
 def ticks(low: int, high: int) -> list[int]:
     """A few round numbers between the two."""
-    step = round_step((high - low) // TICKS)
+    step = round_step(-(-(high - low) // TICKS))
     first = -(-low // step) * step
     return list(range(first, high + 1, step))
 
