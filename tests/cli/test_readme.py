@@ -1,0 +1,164 @@
+"""Every block of the README is true: commands run, outputs match, units and settings load."""
+
+import configparser
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerctl.cli.command_table import command_table
+from ledgerctl.cli.topics import EXIT_CODES
+from ledgerctl.sandbox import story
+from ledgerctl.sandbox.launch import Server
+from tests.cli.readme import BLOCK, README, alike, blocks, console, run
+from tests.conftest import ROOT, Runner
+
+KINDS = {"sh", "console", "crontab", "ini", "toml", "python"}
+INSTALL_TIMEOUT_S = 900
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    assert {kind for kind, _ in BLOCK.findall(README.read_text())} == KINDS
+    assert README.read_text().count("```") == 2 * len(BLOCK.findall(README.read_text()))
+
+
+def test_the_tour_prints_what_stands_there(
+    environment: dict[str, str], mongod: Server, redis_url: str, database: str
+) -> None:
+    """After a change: `python -m tests.write_readme`."""
+    moment = datetime.now(UTC)
+    now = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    story.load(mongo_uri=mongod.uri, redis_url=redis_url, database=database, now=now)
+    run("ledgerctl db init", environment)
+    for shown in console():
+        printed = run(shown.command, environment)
+        assert alike(printed) == alike(shown.output), shown.command
+
+
+def test_the_table_of_exit_codes_is_the_one_of_the_help() -> None:
+    table = README.read_text().partition("## Exit codes")[2].partition("\n## ")[0]
+    rows = [row for row in table.split("\n") if row.startswith("| ") and "exit |" not in row]
+    codes = [int(code) for row in rows for code in row.split("|")[1].replace(",", " ").split()]
+    assert codes == [code for code, _ in EXIT_CODES]
+
+
+def test_every_test_that_a_promise_names_exists() -> None:
+    named = {word.strip("`|,. ") for word in README.read_text().split() if "tests/" in word}
+    files = {name for name in named if name.endswith(".py")}
+    assert len(files) >= 15
+    assert not [name for name in files if not (ROOT / name).exists()]
+
+
+def test_every_option_of_the_crontab_exists() -> None:
+    (block,) = blocks("crontab")
+    entries = {entry.path: entry for entry in command_table()}
+    for line in block.splitlines():
+        *times, rest = line.split(None, 5)
+        assert len(times) == 5
+        program, noun, word, *words = shlex.split(rest)
+        assert program.startswith("/"), "cron's PATH is short"
+        assert "%" not in rest, "cron makes a new line of it"
+        options = {name for one in entries[f"{noun} {word}"].options for name in one.names}
+        assert {one for one in words if one.startswith("-")} <= options
+
+
+def unit_files(folder: Path) -> list[Path]:
+    files = []
+    for block in blocks("ini"):
+        first, _, rest = block.partition("\n")
+        file = folder / Path(first.removeprefix("# ")).name
+        file.write_text(rest.replace("/opt/ledgerctl/bin/ledgerctl", shutil.which("true") or ""))
+        files.append(file)
+    return files
+
+
+def test_the_units_are_units(tmp_path: Path) -> None:
+    files = unit_files(tmp_path)
+    assert [file.suffix for file in files] == [".service", ".timer"]
+    for file in files:
+        parser = configparser.RawConfigParser(strict=False)
+        parser.optionxform = str  # type: ignore[assignment,method-assign]  # as its documentation does
+        parser.read(file)
+        assert "Unit" in parser
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed: the units were read, not verified")
+    done = subprocess.run(
+        [analyze, "verify", *map(str, files)], capture_output=True, text=True, check=False
+    )
+    assert "ledgerctl" not in done.stderr
+
+
+def test_the_settings_are_settings(run_bare: Runner, tmp_path: Path) -> None:
+    (block,) = blocks("toml")
+    for name in ("support.mongo", "production.mongo", "production.redis"):
+        scheme = name.partition(".")[2].replace("mongo", "mongodb")
+        (tmp_path / name).write_text(f"{scheme}://127.0.0.1/\n")
+    file = tmp_path / "config.toml"
+    file.write_text(block.replace("/etc/ledgerctl/", f"{tmp_path}/"))
+    for path in tmp_path.iterdir():
+        if path.is_file():
+            path.chmod(0o600)
+    for profile in ["default", *tomllib.loads(block)["profiles"]]:
+        done = run_bare("config", "show", "--config", str(file), "--profile", profile)
+        assert (done.code, done.err) == (0, "")
+
+
+@pytest.fixture
+def fresh_copy(tmp_path: Path) -> Path:
+    """The files of the repository in an empty folder, as a clone has them."""
+    copy = tmp_path / "clone"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "ledgerctl", "completions", "tests"):
+        source, target = ROOT / name, copy / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    return copy
+
+
+def shell(
+    line: str, folder: Path, environment: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=dict(environment), capture_output=True, text=True,
+        check=False, timeout=INSTALL_TIMEOUT_S, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def stopped_afterwards(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """The demo leaves its servers running, which here nobody wants."""
+    try:
+        yield
+    finally:
+        shell(".venv/bin/ledgerctl sandbox stop", folder, environment)
+
+
+def test_the_two_commands_work_in_an_empty_folder(
+    fresh_copy: Path, bare_environment: dict[str, str]
+) -> None:
+    """The first ends in the demo; the second finds every test (running them is this very run)."""
+    first, second = blocks("sh")
+    environment: dict[str, Any] = {
+        name: text for name, text in bare_environment.items() if name != "PYTHONPATH"
+    }
+    environment["PATH"] = os.pathsep.join([str(Path(sys.base_prefix) / "bin"), os.environ["PATH"]])
+    with stopped_afterwards(fresh_copy, environment):
+        done = shell(first, fresh_copy, environment)
+        if done.returncode and "No matching distribution" in done.stderr:
+            pytest.skip(f"the package index cannot be reached: {done.stderr[-200:]}")
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert "The servers go on running" in done.stdout
+    done = shell(second.rstrip() + " --collect-only", fresh_copy, environment)
+    assert done.returncode == 0, done.stdout[-2000:]
