@@ -57,7 +57,7 @@ def load(*, mongo_uri: str, redis_url: str, database: str, now: datetime) -> Non
             for key in [name, *lists.scan_iter(f"{name}:*")]:
                 lists.delete(key)
         lists.rpush(DEAD_LETTER, *letters(past))
-        lists.rpush(RETRY, last_try(past))
+        lists.rpush(RETRY, last_try(past, due=now + timedelta(hours=1)))
 
 
 def jobs(now: datetime) -> Iterator[Past]:
@@ -77,7 +77,7 @@ def jobs(now: datetime) -> Iterator[Past]:
             reclaimed=number in RECOVERED,
             error=error,
         )
-    yield Past(HOPELESS, "acct-19", 60, now - timedelta(hours=2), refunded=True)
+    yield Past(HOPELESS, "acct-19", 60, night + timedelta(hours=3), refunded=True)
 
 
 def grants(now: datetime) -> Iterator[Document]:
@@ -160,21 +160,21 @@ def letters(past: Sequence[Past]) -> list[bytes]:
     ]
 
 
-def last_try(past: Sequence[Past]) -> bytes:
+def last_try(past: Sequence[Past], *, due: datetime) -> bytes:
     """The hopeless job on the retry list, before its last attempt."""
     job = next(job for job in past if job.job_id == HOPELESS)
-    return letter(job, attempts=4, error=WEIGHTS, after=timedelta(hours=3))
+    return letter(job, attempts=4, error=WEIGHTS, due=due)
 
 
-def letter(job: Past, *, attempts: int, error: str | None, after: timedelta = timedelta()) -> bytes:
-    """A queue entry, due some time after its failure."""
+def letter(job: Past, *, attempts: int, error: str | None, due: datetime | None = None) -> bytes:
+    """A queue entry, by default due since its failure."""
     failed_at = job.began + timedelta(minutes=35)
     content = {
         "job_id": job.job_id,
         "account_id": job.account_id,
         "cost": job.cost,
         "attempts": attempts,
-        "not_before": format_time(failed_at + after),
+        "not_before": format_time(due or failed_at),
         "error": error,
         "failed_at": format_time(failed_at),
     }
