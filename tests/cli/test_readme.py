@@ -1,9 +1,7 @@
 """Every block of the README is true: commands run, outputs match, units and settings load."""
 
-import configparser
 import contextlib
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -15,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from ledgerctl.cli.command_table import command_table
 from ledgerctl.cli.topics import EXIT_CODES
 from ledgerctl.sandbox import story
 from ledgerctl.sandbox.launch import Server
 from tests.cli.readme import BLOCK, README, alike, blocks, console, run
 from tests.conftest import ROOT, Runner
 
-KINDS = {"sh", "console", "crontab", "ini", "toml", "python"}
+# The crontab line and the units: tests/integration/test_cron_units.py; the worker: test_python_worker.py.
+KINDS = {"sh", "console", "cron", "ini", "toml", "python"}
 INSTALL_TIMEOUT_S = 900
 
 
@@ -56,46 +54,6 @@ def test_every_test_that_a_promise_names_exists() -> None:
     files = {name for name in named if name.endswith(".py")}
     assert len(files) >= 15
     assert not [name for name in files if not (ROOT / name).exists()]
-
-
-def test_every_option_of_the_crontab_exists() -> None:
-    (block,) = blocks("crontab")
-    entries = {entry.path: entry for entry in command_table()}
-    for line in block.splitlines():
-        *times, rest = line.split(None, 5)
-        assert len(times) == 5
-        program, noun, word, *words = shlex.split(rest)
-        assert program.startswith("/"), "cron's PATH is short"
-        assert "%" not in rest, "cron makes a new line of it"
-        options = {name for one in entries[f"{noun} {word}"].options for name in one.names}
-        assert {one for one in words if one.startswith("-")} <= options
-
-
-def unit_files(folder: Path) -> list[Path]:
-    files = []
-    for block in blocks("ini"):
-        first, _, rest = block.partition("\n")
-        file = folder / Path(first.removeprefix("# ")).name
-        file.write_text(rest.replace("/opt/ledgerctl/bin/ledgerctl", shutil.which("true") or ""))
-        files.append(file)
-    return files
-
-
-def test_the_units_are_units(tmp_path: Path) -> None:
-    files = unit_files(tmp_path)
-    assert [file.suffix for file in files] == [".service", ".timer"]
-    for file in files:
-        parser = configparser.RawConfigParser(strict=False)
-        parser.optionxform = str  # type: ignore[assignment,method-assign]  # as its documentation does
-        parser.read(file)
-        assert "Unit" in parser
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        pytest.skip("systemd-analyze is not installed: the units were read, not verified")
-    done = subprocess.run(
-        [analyze, "verify", *map(str, files)], capture_output=True, text=True, check=False
-    )
-    assert "ledgerctl" not in done.stderr
 
 
 def test_the_settings_are_settings(run_bare: Runner, tmp_path: Path) -> None:
