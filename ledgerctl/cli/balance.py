@@ -8,12 +8,15 @@ import typer
 
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import Account, At, From, Limit, To, moment, window
-from ledgerctl.cli.session import Session, is_terminal
+from ledgerctl.cli.session import Session, is_terminal, terminal_width
 from ledgerctl.domain.numbers import parse_whole
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
 app = noun("balance")
+
+CHARTED_ROWS_MAX = 20_000  # read again for the chart in a blink
+CHART_COLUMNS = 72
 
 
 @command(app, "show")
@@ -39,14 +42,16 @@ def show(
     from ledgerctl.operations.balances import show as look
     from ledgerctl.render.views.balance import balance
 
-    return balance(
-        look(
-            session.stores,
-            account,
-            at=moment(session, at),
-            known_at=moment(session, known_at),
-        )
-    )
+    latest, known = moment(session, at), moment(session, known_at)
+    found = look(session.stores, account, at=latest, known_at=known)
+    chart: list[str] = []
+    if draws_charts(session) and latest is known is None and found.tally.rows <= CHARTED_ROWS_MAX:
+        from ledgerctl.operations.explain import points
+        from ledgerctl.render.chart import blocks
+
+        over_time = points(session.stores, account, zone=session.zone)
+        chart = blocks(over_time, width=min(terminal_width(), CHART_COLUMNS))
+    return balance(found, chart=chart)
 
 
 @command(app, "replay")

@@ -43,7 +43,8 @@ SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 
 AUTHENTICATION_FAILED = {18, 8000}
 UNAUTHORIZED = {13}
-BUSY = {24, 46, 50, 112, 202, 262, 14031, 39, 11601}  # locks, time limits, conflicts, disk full
+# Locks, time limits, conflicts, a full disk, and cursors that the server let go of.
+BUSY = {24, 39, 43, 46, 50, 112, 175, 202, 237, 262, 11601, 14031}
 NOT_WRITABLE = {10107, 13435, 13436}  # refused by a member that is not primary
 STEPPING_DOWN = {91, 189, 11600, 11602}  # may have been applied
 

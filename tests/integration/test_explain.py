@@ -1,9 +1,11 @@
 """`balance explain` on a real server: the figures add up, the odd is said, long accounts stay short."""
 
 import json
+import sys
 from datetime import timedelta
 from typing import Any
 
+import pexpect
 import pytest
 from bson import Int64
 from pymongo import MongoClient
@@ -12,7 +14,7 @@ from pymongo.database import Database
 from ledgerctl.domain.explain import ODDITIES_MAX
 from tests.bench.generate import Plan, account_name, generate
 from tests.builders import NOON, make_job, make_row, without
-from tests.conftest import Invoker
+from tests.conftest import ROOT, Invoker
 
 Client = MongoClient[dict[str, Any]]
 Documents = Database[dict[str, Any]]
@@ -179,3 +181,19 @@ def test_sums_beyond_int64_are_told_exactly(invoke: Invoker, documents: Document
     for format in ("text", "markdown", "html"):
         told = invoke("balance", "explain", "acct-1", "--format", format)
         assert str(3 * (2**63 - 1)) in told.out
+
+
+@pytest.mark.parametrize("command", ["show", "explain"])
+def test_a_terminal_gets_a_chart_and_a_pipe_gets_none(
+    environment: dict[str, str], invoke: Invoker, lost_refund: None, command: str
+) -> None:
+    words = ["-m", "ledgerctl", "balance", command, "acct-1", "--color", "never"]
+    with pexpect.spawn(
+        sys.executable, words, env=environment | {"TERM": "xterm", "LC_ALL": "C.UTF-8"},
+        cwd=str(ROOT), dimensions=(40, 100), encoding="utf-8", timeout=60,
+    ) as terminal:  # fmt: skip
+        shown = terminal.read()
+    assert "█" in shown
+    assert "420" in shown
+    assert "█" not in invoke("balance", command, "acct-1").out
+    assert "█" not in invoke("balance", command, "acct-1", "-o", "table").out

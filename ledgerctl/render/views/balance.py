@@ -1,6 +1,6 @@
 """Balances and replays, as reports."""
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 
@@ -46,8 +46,11 @@ UNUSABLE_COLUMNS = (Column("row_id", kind=Kind.ID), Column("amount"), Column("wh
 UNUSABLE_OF_ALL_COLUMNS = (Column("account_id", kind=Kind.ID), *UNUSABLE_COLUMNS)
 
 
-def balance(found: Balance) -> Report:
-    """One account's balance; rows that cannot be summed are listed and make exit 5."""
+def balance(found: Balance, *, chart: Sequence[str] = ()) -> Report:
+    """One account's balance; rows that cannot be summed are listed and make exit 5.
+
+    `chart` stands below it in a table.
+    """
     tally = found.tally
     unusable = [unusable_record(row) for row in tally.unusable]
     document: dict[str, Any] = {
@@ -66,6 +69,7 @@ def balance(found: Balance) -> Report:
     return record(
         document,
         columns=SHOW_COLUMNS,
+        foot=("", *chart) if chart else (),
         notes=balance_notes(found),
         exit_code=found_code(unusable),
         sections=[Report(UNUSABLE_COLUMNS, unusable, head=("Not summed:",))] if unusable else [],
