@@ -14,7 +14,7 @@ from ledgerctl.domain.rows import Row
 from ledgerctl.errors import ExitCode, LedgerctlError, NotFound
 from ledgerctl.operations.balances import require_account
 from ledgerctl.operations.cases import ids, load, without_message
-from ledgerctl.stores.codec import to_job, to_row
+from ledgerctl.stores.codec import to_id, to_job, to_row
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.plain import is_plain
 from ledgerctl.stores.sweep import Story, Sweep
@@ -175,12 +175,12 @@ class Audit:
 
     def _unmessaged(self, chunk: list[Story]) -> frozenset[str]:
         carrying = [
-            to_row(row)
+            row["_id"] if isinstance(row["_id"], str) else to_id(row["_id"]).text
             for story in chunk
             for row in story.rows
             if row.get("operation_id") is not None
         ]
-        return without_message(self.stores, carrying)
+        return frozenset(carrying) - self.stores.outbox.standing_near(carrying)
 
     def _looked_at_again(self, cases: list[Case]) -> Iterator[Case]:
         """The same cases read anew: one that looked wrong between two writes looks right now."""

@@ -130,6 +130,24 @@ class Outbox:
             for one in self._messages.aggregate(pipeline, allowDiskUse=True):
                 yield list(self._messages.find({KEY: {"$eq": one["_id"]}}))
 
+    def standing_near(self, row_ids: Sequence[str]) -> set[str]:
+        """As `standing`, quicker for ids that lie close together, as those of a sweep do.
+
+        One walk over the index from the first to the last; where too much lies between, each id
+        is looked up by itself.
+        """
+        if not row_ids:
+            return set()
+        limit = len(row_ids) * 2 + 100
+        between = {"_id": {"$gte": min(row_ids), "$lte": max(row_ids)}}
+        with self._mongo.reading("read the outbox"):
+            found = self._messages.find(between, {"_id": 1}, batch_size=limit).limit(limit)
+            seen = {document["_id"] for document in found}
+        if len(seen) == limit:
+            return self.standing(row_ids)
+        missing = [row_id for row_id in row_ids if row_id not in seen]
+        return seen | (self.standing(missing) if missing else set())
+
     def has(self, row_id: str) -> bool:
         """Whether the message of this row stands there."""
         with self._mongo.reading("read the outbox"):

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, cast
 
-from bson import BSON, Decimal128, Int64
+from bson import BSON, Decimal128, Int64, decode_all
 from pymongo import errors as mongo_errors
 from pymongo.client_session import ClientSession
 
@@ -16,7 +16,7 @@ from ledgerctl.domain.amounts import fits_int64
 from ledgerctl.stores.codec import DIGITS, to_id
 from ledgerctl.stores.connections import Document
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
-from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.mongo import CODEC, Mongo
 
 ROW_FIELDS = dict.fromkeys(
     ("job_id", "account_id", "type", "amount", "created_at", "recorded_at", "operation_id"), 1
@@ -220,10 +220,12 @@ class Sweep:
         query = {key: bounds} if bounds else {}
         if kind is None:
             query["job_id"] = None  # type: ignore[assignment]  # a query is not one type of value
-        found = self._collections[name].find(
+        batches = self._collections[name].find_raw_batches(
             query, self._fields[name], session=session, batch_size=BATCH, allow_disk_use=True
         )
-        return found.sort(key, 1)
+        return chain.from_iterable(
+            decode_all(cast(bytes, one), CODEC) for one in batches.sort(key, 1)
+        )
 
     def _resume(self, session: ClientSession | None, pause_s: float) -> None:
         """Look at a newer moment from here on, unless the other leg has done so already."""
