@@ -56,7 +56,7 @@ READERS: dict[str, list[str]] = {
     "inbox list": ["--limit", "0"],
     "inbox show": ["[b7c1]"],
     "ledger audit": [],
-    "ledger export": ["--format", "jsonl"],
+    "ledger export": [],
     "log list": ["--limit", "0"],
     "log show": ["[red]x[/red]"],
     "doctor": [],
