@@ -21,7 +21,8 @@ from ledgerctl.stores.connections import Stores
 from tests.builders import make_row
 
 ROWS_EACH = 8  # of an account, then it rests: no later message mends a stale figure
-HELD_S = 0.8  # how long the first rebuild's last figures wait to be written
+HELD_S = 0.5  # how long the first rebuild's last figures wait to be written, at least
+HELD_PAIRS = 40  # figures that consumers write meanwhile
 
 Pair = tuple[str, str]
 Open = Callable[[], Stores]
@@ -72,6 +73,7 @@ class Race:
             time.sleep(seconds * 0.5)
             self.held.set()
             time.sleep(HELD_S)
+            self.wait_for_consumers()
             self.half_time.set()
             self.held.clear()
             time.sleep(seconds * 0.5)
@@ -81,6 +83,13 @@ class Race:
         assert not self.trouble, self.trouble
         with self.open() as stores:
             return drift(stores, Window(3))
+
+    def wait_for_consumers(self) -> None:
+        """Until they have written what the rebuilds in hand have not seen, on a busy machine too."""
+        enough = self.counts["recomputed"] + HELD_PAIRS
+        deadline = time.monotonic() + 20
+        while self.counts["recomputed"] < enough and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def guarded(self, name: str, work: Callable[[Stores, random.Random], None]) -> None:
         chance = random.Random(f"{self.seed} {name}")
