@@ -17,7 +17,8 @@ from typing import Any
 from bson import ObjectId
 from pymongo import MongoClient, WriteConcern, monitoring
 
-from ledgerctl.stores.connections import Mongo, Stores
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.mongo import Mongo
 
 HELD = {"find", "aggregate", "insert", "update", "delete", "findAndModify", "commitTransaction"}
 WRITES = {"insert", "update", "delete", "findAndModify"}
