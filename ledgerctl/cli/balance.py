@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ledgerctl.cli.command import Effect, command, noun
-from ledgerctl.cli.options import Account, At, From, Limit, To, moment, window
+from ledgerctl.cli.options import Account, At, From, Limit, To, moment, required, window
 from ledgerctl.cli.session import Session, is_terminal, terminal_width
 from ledgerctl.domain.numbers import parse_whole
 from ledgerctl.errors import UsageError
@@ -180,6 +180,8 @@ def grant(
     whole = parse_whole(amount, name="AMOUNT")
     if whole < 1:
         raise UsageError("AMOUNT is a whole number of credits, at least 1")
+    required(account, name="ACCOUNT")
+    required(key, name="--key")
     session.consent([f"grant {whole} to {account}", session.place()], count=1, bulk=False)
     if session.dry_run:
         planned = grants.preview(session.stores, account, whole, key=key)

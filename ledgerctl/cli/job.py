@@ -5,7 +5,17 @@ from typing import Annotated
 import typer
 
 from ledgerctl.cli.command import Effect, command, noun
-from ledgerctl.cli.options import SHOWN, FromFile, Limit, OfAccount, Since, Until, named, window
+from ledgerctl.cli.options import (
+    SHOWN,
+    FromFile,
+    Limit,
+    OfAccount,
+    Since,
+    Until,
+    named,
+    required,
+    window,
+)
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.jobs import State, Step
 from ledgerctl.domain.numbers import parse_whole
@@ -77,7 +87,9 @@ def charge(
     whole = parse_whole(cost, name="--cost")
     if whole < 1:
         raise UsageError("--cost is a whole number of credits, at least 1")
-    return steps(session, Step.CHARGE, [job], bulk=False, account=account, cost=whole)
+    ids = [required(job, name="JOB")]
+    owner = required(account, name="--account")
+    return steps(session, Step.CHARGE, ids, bulk=False, account=owner, cost=whole)
 
 
 @command(app, "refund", effect=Effect.BULK)

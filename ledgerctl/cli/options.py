@@ -78,6 +78,13 @@ def moment(session: Session, text: str | None) -> datetime | None:
     return None if text is None else at_bound(text, now=session.now, zone=session.zone)
 
 
+def required(text: str, *, name: str) -> str:
+    """A name that a change will write; an empty one is an unset variable, not a name."""
+    if not text.strip():
+        raise UsageError(f"{name} is empty", hint="is a variable of the shell unset?")
+    return text
+
+
 def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
     """The ids given as words and in a file, each once, in order.
 

@@ -21,6 +21,7 @@ from ledgerctl.errors import (
     ReadOnlyProfile,
     SelectionChanged,
     SettingsError,
+    UsageError,
 )
 
 if TYPE_CHECKING:
@@ -315,15 +316,34 @@ class Session:
         if report is None:
             return int(self.stop.exit_code or ExitCode.DONE)
         try:
-            code = self._write(report)
+            code = self._write(report) if self.looks else self._write_change(report)
         except (BrokenPipeError, OutputFailed) as error:
             drop(sys.stdout)
-            if self.words.effect == "read":
+            if self.looks:
                 if isinstance(error, OutputFailed):
                     raise
                 return int(ExitCode.DONE)
             code = self._say_unprinted(report)
         return int(self.stop.exit_code or code)
+
+    @property
+    def looks(self) -> bool:
+        """Whether this run changes nothing."""
+        return self.words.effect == "read" or self.dry_run
+
+    def _write_change(self, report: "Report") -> int:
+        """Print what a change came to: whole, and said so, when a field asked for does not exist."""
+        from dataclasses import replace
+
+        if not self.words.fields:
+            return self._write(report)
+        kept = replace(report, records=list(report.records))
+        try:
+            return self._write(kept)
+        except UsageError as error:
+            self.note(f"{error.message}: every field is shown")
+            self.words = self.words._replace(fields=None)
+            return self._write(kept)
 
     def _write(self, report: "Report") -> int:
         from dataclasses import replace
@@ -337,7 +357,8 @@ class Session:
         return emit(
             replace(report, notes=lambda: [*self.notes, *settled(report.notes)]),
             format=self.format,
-            fields=self.words.fields.split(",") if self.words.fields else None,
+            fields=[one.strip() for one in (self.words.fields or "").split(",") if one.strip()]
+            or None,
             out=out,
             err=cast(TextIO, ClosedStream()) if sys.stderr is None else sys.stderr,
             color=use_color(cast(Any, self.words.color), self.environment, is_terminal(out)),

@@ -195,7 +195,8 @@ def decide_correction(case: Case) -> CorrectionPlan | NoCorrection:
     if not case.jobs:
         return NoCorrection(CorrectionOutcome.NOT_FOUND, "no job has this id")
     if len(case.jobs) > 1:
-        return NoCorrection(CorrectionOutcome.CONFLICT, "two jobs have this id, under two types")
+        kinds = " and ".join(sorted(job.id.kind for job in case.jobs))
+        return NoCorrection(CorrectionOutcome.CONFLICT, f"two jobs have this id: {kinds}")
     job = case.jobs[0]
     facts = facts_of(case, job)
     refused = refusal(facts)

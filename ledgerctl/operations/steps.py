@@ -102,7 +102,7 @@ def take(stores: Stores, request: Request) -> StepResult:
         else:
             job_id = Id(request.job_id) if job is None else job.id
             row = new_row(request, job_id, decision, stores.mongo.now())
-            result = write(stores, request, row)
+            result = obstructed(stores, request, job, row) or write(stores, request, row)
         if result is not None:
             return result
     raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
@@ -114,7 +114,9 @@ def preview(stores: Stores, request: Request) -> StepResult:
     if isinstance(decision, Stop):
         return stopped(request, job, decision)
     row = new_row(request, job.id if job else Id(request.job_id), decision, stores.mongo.now())
-    return applied(request, row, completed=decision.complete)
+    return obstructed(stores, request, job, row) or applied(
+        request, row, completed=decision.complete
+    )
 
 
 def look(stores: Stores, request: Request) -> tuple[Job | None, Decision]:
@@ -181,6 +183,23 @@ def write(stores: Stores, request: Request, row: NewRow) -> StepResult | None:
     except RowTaken:
         return compared(stores, request, row)
     return applied(request, row, completed=False)
+
+
+def obstructed(stores: Stores, request: Request, job: Job | None, row: NewRow) -> StepResult | None:
+    """The conflict with a row of this id that belongs to something else; None without one.
+
+    Asked before the flag is set: a flag set without a transaction would stay set.
+    """
+    standing = stores.ledger.get(row.id)
+    if standing is None or same_row(standing, row):
+        return None
+    return stopped(request, job, conflict(standing))
+
+
+def conflict(standing: Row) -> Stop:
+    """A row that bears our id and is something else stops the step."""
+    detail = f"row {standing.id} stands in the way and belongs to something else"
+    return Stop(Outcome.CONFLICT, standing, detail)
 
 
 def guarded(stores: Stores, request: Request, row: NewRow, session: Any = None) -> bool:
@@ -273,8 +292,7 @@ def compared(stores: Stores, request: Request, row: NewRow) -> StepResult | None
         return applied(request, row, completed=False)  # our own write; its reply was lost
     job = stores.jobs.get(required_job(row))
     if not same_row(standing, row):
-        detail = f"row {standing.id} stands in the way and belongs to something else"
-        return stopped(request, job, Stop(Outcome.CONFLICT, standing, detail))
+        return stopped(request, job, conflict(standing))
     if job is not None and not flag_set(request.step, job):
         return stopped(request, job, Stop(Outcome.ROW_EXISTS, standing, "the flag does not say so"))
     return settled(stores, request, job, Stop(ALREADY_OF[request.step], standing))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, ObjectId
 
-from ledgerctl.domain.jobs import Outcome, StepResult
+from ledgerctl.domain.jobs import Outcome, Step, StepResult
 from ledgerctl.operations import steps
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.operations.grants import grant
@@ -251,11 +251,26 @@ def test_two_charge_rows_are_a_conflict(deployment: Stores) -> None:
     assert refund(deployment).outcome is Outcome.CONFLICT
 
 
-def test_a_foreign_row_of_our_id_is_a_conflict_and_no_flag_moves(stores: Stores) -> None:
-    put(stores, jobs=[make_job()], rows=[make_row(), make_row("x", "grant", _id="job-1:refund")])
-    before = everything(stores)
-    assert refund(stores).outcome is Outcome.CONFLICT
-    assert everything(stores) == before
+def test_a_foreign_row_of_our_id_is_a_conflict_and_no_flag_moves(deployment: Stores) -> None:
+    foreign = make_row("x", "grant", _id="job-1:refund")
+    put(deployment, jobs=[make_job()], rows=[make_row(), foreign])
+    before = everything(deployment)
+    assert refund(deployment).outcome is Outcome.CONFLICT
+    assert everything(deployment) == before
+
+
+def test_a_foreign_row_of_a_charges_id_is_a_conflict_and_no_job_is_made(deployment: Stores) -> None:
+    put(deployment, jobs=[], rows=[make_row("x", "grant", _id="job-1:charge")])
+    before = everything(deployment)
+    assert charge(deployment).outcome is Outcome.CONFLICT
+    assert everything(deployment) == before
+
+
+def test_a_dry_run_foresees_the_conflict_with_a_foreign_row(deployment: Stores) -> None:
+    foreign = make_row("x", "grant", _id="job-1:refund")
+    put(deployment, jobs=[make_job()], rows=[make_row(), foreign])
+    planned = steps.preview(deployment, steps.Request(Step.REFUND, "job-1", ""))
+    assert planned.outcome is Outcome.CONFLICT
 
 
 def test_force_refunds_a_job_that_succeeded(deployment: Stores) -> None:
