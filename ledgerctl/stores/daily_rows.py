@@ -124,7 +124,15 @@ class DailyRows:
         session: ClientSession,
     ) -> OddRows:
         """The rows of a day whose amount is no int or long; an index alone answers."""
-        query = rows_of(span) | {"amount": {"$not": INTEGERS}}
+        query = rows_of(span)
+        if accounts is not None:
+            query["account_id"] = {"$in": [*values_of(accounts), None]}
+        types = {"$group": {"_id": {"$type": "$amount"}}}
+        with self._mongo.reading("read the types of amounts", outer(session)):
+            found = self._ledger.aggregate([{"$match": query}, types], session=session)
+            if {one["_id"] for one in found} <= {"int", "long"}:
+                return OddRows()
+        query |= {"amount": {"$not": INTEGERS}}
         return self._odd(query, window, accounts, session, usable=True)
 
     def _odd(
