@@ -15,11 +15,16 @@ def run(place: Place) -> Iterator[Claim]:
     ids = [f"job-{number}" for number in range(count)]
     database = place.database(DATABASE)
 
+    place.mongo.drop_database(DATABASE)
+    place.index(DATABASE)
+    database.jobs.insert_many(make_job(one) for one in ids)
+    database.ledger.insert_many(make_row(one) for one in ids)
+
     def reset(_: str) -> None:
-        place.mongo.drop_database(DATABASE)
-        place.index(DATABASE)
-        database.jobs.insert_many(make_job(one) for one in ids)
-        database.ledger.insert_many(make_row(one) for one in ids)
+        flags = {"is_refunded": False, "refunded_at": None}
+        database.jobs.update_many({}, {"$set": flags})
+        database.ledger.delete_many({"type": "refund"})
+        database.outbox.delete_many({})
 
     def check(_: str) -> None:
         if database.ledger.count_documents({"type": "refund"}) != count:

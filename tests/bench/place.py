@@ -42,7 +42,7 @@ class Size:
 
 
 SIZES = {
-    one.name: one for one in (Size("tiny", 0.001, 1), Size("small", 0.2, 5), Size("full", 1, 5))
+    one.name: one for one in (Size("tiny", 0.001, 1), Size("small", 0.2, 3), Size("full", 1, 3))
 }
 
 
