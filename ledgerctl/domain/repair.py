@@ -240,7 +240,7 @@ def refusal(facts: Facts) -> NoCorrection | None:
 
 def nothing_to_correct(findings: Iterable[Finding]) -> NoCorrection:
     """Right as it is, or a matter for a repair."""
-    if any(one.repairable and one.code in TO_REPAIR_FIRST for one in findings):
+    if sum(one.effect for one in findings if one.repairable and one.code in TO_REPAIR_FIRST):
         return NoCorrection(
             CorrectionOutcome.REPAIR_FIRST,
             "a lost row or flag is what is wrong; `ledgerctl ledger repair` brings it back",

@@ -21,17 +21,21 @@ class BatchOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0, 3, 4 or 8 by the outcomes; 7 or 8 when a store failed after the first change."""
-        if isinstance(self.trouble, OutcomeUnknown):
-            return int(ExitCode.UNKNOWN)
+        """0, 3, 4 or 8 by the outcomes; 7, 8 or 9 when trouble came in between."""
+        if isinstance(self.trouble, OutcomeUnknown) or (self.trouble and not self.reached):
+            return int(self.trouble.exit_code)
         if self.trouble is not None:
             return int(ExitCode.PARTIAL)
         return int(exit_code(result.outcome for result in self.results))
 
+    @property
+    def reached(self) -> bool:
+        """Whether any job is now as it was asked to be."""
+        return any(one.outcome in APPLIED | ALREADY for one in self.results)
+
     def keep(self, error: LedgerctlError, left: Sequence[str]) -> None:
         """Keep trouble that came after the first success; raise it when nothing was reached."""
-        reached = any(one.outcome in APPLIED | ALREADY for one in self.results)
-        if not reached and not isinstance(error, JobHeld):
+        if not self.reached and not isinstance(error, JobHeld):
             raise error
         self.trouble = error
         self.not_tried.extend(left)

@@ -65,6 +65,9 @@ CODE_OF: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.MasterDownError, "MASTERDOWN"),
 )
 
+# The last one: who answers there does not speak Redis, so nothing is known of Redis itself.
+LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse)
+
 DENIED_IN_SCRIPT = "ACL failure in script"
 
 
@@ -119,7 +122,7 @@ class Queues:
                 f"cannot {action}: Redis refused the user or its password",
                 hint="check the credentials in redis_url",
             )
-        if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
+        if isinstance(error, LOST):
             return self._lost(words, action, sent=sent)
         return InvariantBroken(f"cannot {action}: Redis says {words}")
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -129,6 +131,22 @@ def test_ten_pushes_at_once_count_ten_failures_on_one_entry(
     after = lists_of(redis_client)
     assert after.keys() == {RETRY}
     assert [json.loads(raw)["attempts"] for raw in after[RETRY]] == [10]
+
+
+def test_a_server_that_does_not_speak_redis_is_a_store_that_cannot_be_reached(run: Runner) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(1_000)
+                accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        Thread(target=answer, daemon=True).start()
+        address = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        result = run("queue", "stats", env={"LEDGERCTL_REDIS_URL": address})
+    assert result.code == 6
+    assert "cannot be reached" in result.err
 
 
 def test_a_full_server_refuses_a_take_and_loses_nothing(

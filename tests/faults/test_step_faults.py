@@ -92,6 +92,19 @@ def test_a_job_held_by_a_killed_clients_transaction_is_exit_9_in_about_five_seco
     assert refund_rows(stores, "job-1") == 1
 
 
+def test_a_held_job_beside_one_that_does_not_exist_may_be_tried_again(
+    stores: Stores, client: Client, database: str, run: Runner
+) -> None:
+    seed(stores, "job-1")
+    with client.start_session() as session:
+        session.start_transaction()
+        client[database].jobs.update_one({"_id": "job-1"}, {"$set": {"x": 1}}, session=session)
+        result = run("job", "refund", "job-1", "job-typo", "--yes", "-o", "json")
+        session.abort_transaction()
+    assert result.code == 9
+    assert (result.json()["not_found"], result.json()["error"]["code"]) == (1, "job_held")
+
+
 def test_twenty_processes_refund_one_job_once(stores: Stores, environment: dict[str, str]) -> None:
     seed(stores, "job-1")
     command = [sys.executable, "-m", "ledgerctl", "job", "refund", "job-1", "-o", "plain"]

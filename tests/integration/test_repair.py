@@ -339,6 +339,28 @@ def test_bad_and_corrupt_flags_are_refused(
     assert invoke(*correct("job-typo")).code == 4
 
 
+def test_nothing_is_corrected_where_the_net_is_right_whatever_the_flags_still_lack(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_one(make_job())
+    documents.ledger.insert_many(
+        [make_row(), make_row(row_type="refund"), make_row(row_type="reclaim")]
+    )
+    before = everything(documents)
+    done = invoke(*correct("job-1"))
+    assert (done.code, done.json()["outcome"]) == (0, "already_right")
+    assert everything(documents) == before
+
+
+def test_a_correction_of_an_id_of_two_types_is_refused_naming_both(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_many([make_job("42"), make_job(42)])
+    done = invoke(*correct("42"))
+    assert done.code == 3
+    assert "integer and string" in done.json()["detail"]
+
+
 def test_a_lost_row_is_left_to_the_repair_so_that_nobody_is_paid_twice(
     invoke: Invoker, documents: Documents
 ) -> None:
