@@ -29,6 +29,7 @@ class SessionServers:
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="ledgerctl-tests-"))
         self._started: list[tuple[Server, subprocess.Popen[bytes]]] = []
+        self._again: dict[int, Callable[[], Server]] = {}  # by port
 
     def mongod(self, *parameters: str, replica_set: bool = True) -> Server:
         """A mongod with fail points; `parameters` are `name=value` for --setParameter."""
@@ -36,17 +37,32 @@ class SessionServers:
         for parameter in parameters:
             extra += ["--setParameter", parameter]
         place = self._new_place("mongod")
-        return self._watched(
-            lambda on_spawn: start_mongod(
-                place, replica_set=replica_set, extra=extra, on_spawn=on_spawn
+
+        def start(port: int | None = None) -> Server:
+            return self._watched(
+                lambda on_spawn: start_mongod(
+                    place, replica_set=replica_set, port=port, extra=extra, on_spawn=on_spawn
+                )
             )
-        )
+
+        return self._remembered(start)
 
     def valkey(self, *extra: str) -> Server:
         """A valkey-server without an append-only file; `extra` are its own options."""
         place = self._new_place("valkey")
         options = ("--appendonly", "no", *extra)
-        return self._watched(lambda on_spawn: start_valkey(place, extra=options, on_spawn=on_spawn))
+
+        def start(port: int | None = None) -> Server:
+            return self._watched(
+                lambda on_spawn: start_valkey(place, port=port, extra=options, on_spawn=on_spawn)
+            )
+
+        return self._remembered(start)
+
+    def again(self, server: Server) -> Server:
+        """Start a server that has ended anew: its files, its options, its port."""
+        self.stop(server)
+        return self._again[server.port]()
 
     def guarded_mongod(self, *, replica_set: bool = True) -> Server:
         """A mongod with access control; ROOT may do everything, and so may nobody else yet."""
@@ -83,6 +99,11 @@ class SessionServers:
         for server, _ in list(self._started):
             self.stop(server)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _remembered(self, start: Callable[[int | None], Server]) -> Server:
+        server = start(None)
+        self._again[server.port] = lambda: start(server.port)
+        return server
 
     def _new_place(self, name: str) -> Path:
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory)) / name

@@ -247,15 +247,21 @@ def change_one(session: Session, standing: Any, change: Any, lines: list[str], v
     from ledgerctl.render.views import inbox as views
     from ledgerctl.stores.codec import to_shown
 
+    def shown() -> Any:
+        return to_shown(session.stores.inbox.documents([standing.row]))
+
     session.consent(lines, count=1, bulk=True)
     operation_id = None
-    if not session.dry_run:
+    if session.dry_run:
+        found = shown()
+    else:
         with session.operation() as operation:
             change(session.stores, standing)
             operation.count(verb)
+            found = shown()
         operation_id = operation.id
     return views.changed(
-        to_shown(session.stores.inbox.documents([standing.row])),
+        found,
         verb=verb,
         selected=1,
         done=0 if session.dry_run else 1,

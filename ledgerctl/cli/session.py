@@ -18,6 +18,7 @@ from ledgerctl.errors import (
     InvariantBroken,
     LedgerctlError,
     OutputFailed,
+    PartlyDone,
     ReadOnlyProfile,
     SelectionChanged,
     SettingsError,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ledgerctl.stores.connections import Stores
 
 
+NOTHING_CHANGED = frozenset(
+    {ExitCode.REFUSED, ExitCode.NOT_FOUND, ExitCode.UNAVAILABLE, ExitCode.HELD}
+)
 NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
 
 
@@ -70,6 +74,7 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     _settings: "Settings | None" = None
     _stores: "Stores | None" = None
+    _unlogged: str = ""  # why the operator log's entry stays open
 
     def __enter__(self) -> Self:
         self.stop.install()
@@ -299,11 +304,29 @@ class Session:
         operation.begin()
         with self.stop.shield():
             try:
-                yield operation
+                with self._told_truly(operation.counts):
+                    yield operation
             except BaseException as error:
                 operation.end(exit_code=int(getattr(error, "exit_code", ExitCode.BUG)))
                 raise
             operation.end(exit_code=int(self.stop.exit_code or operation.exit_code))
+        if operation.unfinished is not None:
+            why = operation.unfinished.message
+            self._unlogged = f"done, but entry {operation.id} stays open in the operator log: {why}"
+
+    @contextmanager
+    def _told_truly(self, counts: Mapping[str, int]) -> Iterator[None]:
+        """Let no error say that nothing changed once something has."""
+        try:
+            yield
+        except LedgerctlError as error:
+            if error.exit_code not in NOTHING_CHANGED or not self.stores.changes:
+                raise
+            done = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise PartlyDone(
+                f"{error.message}; before that something was changed{done and f': {done}'}",
+                hint="run the same command again: what is done stays done",
+            ) from None
 
     # output
 
@@ -313,8 +336,11 @@ class Session:
         After a change a stdout that is closed or full does not look like a failed change: the
         counts go to stderr and the exit code stays the change's own.
         """
+        if self._unlogged:
+            self.notes.append(self._unlogged)  # even with --quiet: the exit code says so too
         if report is None:
-            return int(self.stop.exit_code or ExitCode.DONE)
+            self.remark()
+            return int(self.stop.exit_code or self._or_unlogged(ExitCode.DONE))
         try:
             code = self._write(report) if self.looks else self._write_change(report)
         except (BrokenPipeError, OutputFailed) as error:
@@ -324,7 +350,11 @@ class Session:
                     raise
                 return int(ExitCode.DONE)
             code = self._say_unprinted(report)
-        return int(self.stop.exit_code or code)
+        return int(self.stop.exit_code or self._or_unlogged(code))
+
+    def _or_unlogged(self, code: int) -> int:
+        """PARTIAL for a change that is done but for its entry in the operator log."""
+        return ExitCode.PARTIAL if self._unlogged and code == ExitCode.DONE else code
 
     @property
     def looks(self) -> bool:

@@ -1,12 +1,16 @@
 """The operator log's side of a change: begun before the first write, ended with its counts."""
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ledgerctl.errors import ExitCode, LedgerctlError
+from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown, StoreBusy, StoreUnavailable
 from ledgerctl.stores.operator_log import OperatorLog
+
+END_TRIES = 4  # of completing an entry: writing it again changes nothing
+PAUSE_S = 0.4
 
 
 def new_operation_id(now: datetime) -> str:
@@ -27,32 +31,45 @@ class Operation:
     id: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     exit_code: int = int(ExitCode.DONE)
+    unfinished: LedgerctlError | None = None  # why the entry could not be completed
 
     def begin(self) -> None:
         """Write the entry, exit_code null; nothing may be changed before this returns."""
         now = self.clock()
         self.id = new_operation_id(now)
-        self.log.begin(
-            {
-                "_id": self.id,
-                "at": now,
-                "finished_at": None,
-                "operator": self.operator,
-                "profile": self.profile,
-                "command": self.command,
-                "reason": self.reason,
-                "counts": {},
-                "exit_code": None,
-            }
-        )
+        entry = {
+            "_id": self.id,
+            "at": now,
+            "finished_at": None,
+            "operator": self.operator,
+            "profile": self.profile,
+            "command": self.command,
+            "reason": self.reason,
+            "counts": {},
+            "exit_code": None,
+        }
+        try:
+            self.log.begin(entry)
+        except OutcomeUnknown as error:  # at most an entry of an operation that never began
+            raise StoreUnavailable(
+                f"cannot write the operator log, and nothing was changed: {error.message}",
+                hint="try again",
+            ) from None
 
     def end(self, *, exit_code: int) -> None:
-        """Complete the entry; a lost store leaves it open, which tells the same story."""
-        try:
-            self.log.end(self.id, at=self.clock(), counts=self.counts, exit_code=exit_code)
-        except LedgerctlError:
-            if exit_code == ExitCode.DONE:
-                raise
+        """Complete the entry; what a lost store leaves open is said in `unfinished`, not raised."""
+        for left in reversed(range(END_TRIES)):
+            try:
+                self.log.end(self.id, at=self.clock(), counts=self.counts, exit_code=exit_code)
+            except (OutcomeUnknown, StoreBusy) as error:
+                self.unfinished = error
+                time.sleep(PAUSE_S if left else 0)
+            except LedgerctlError as error:
+                self.unfinished = error
+                return
+            else:
+                self.unfinished = None
+                return
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to one of the entry's counts."""

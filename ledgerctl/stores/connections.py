@@ -161,6 +161,12 @@ class Stores:
 
         return DeadLetters(self.queues)
 
+    @property
+    def changes(self) -> int:
+        """How many confirmed writes of this run have changed anything that counts."""
+        documents = self.mongo.changes.count if "mongo" in self.__dict__ else 0
+        return documents + (self.queues.changes if "queues" in self.__dict__ else 0)
+
     def close(self) -> None:
         """Close what was opened."""
         for name in ("mongo", "queues"):

@@ -10,7 +10,7 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from ledgerctl.domain.dead import CHUNK_BYTES, CHUNK_SPAN, Pick
-from ledgerctl.errors import InvariantBroken
+from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown
 from ledgerctl.stores.queues import Queues
 
 TRIES = 4  # of one script whose reply was lost; each waits for a reply of its own
@@ -152,7 +152,9 @@ class DeadLetters:
         """Put a released chunk back at the tail; False when it is not on the notes."""
         keys = [self.key, self.notes_key(operation_id), self.restored_key(operation_id)]
         answer = self._run("restore_released", keys, [chunk, mark, *letters])
-        return bool(answer[0] == TAKEN or self._is_marked(operation_id, mark))
+        restored = bool(answer[0] == TAKEN or self._is_marked(operation_id, mark))
+        self._queues.changes += restored
+        return restored
 
     def restore_requeued(
         self,
@@ -176,6 +178,7 @@ class DeadLetters:
         )
         if answer[0] == BEFORE and not self._is_marked(operation_id, mark):
             return None
+        self._queues.changes += answer[0] != MISSING
         return DONE if answer[0] != MISSING else [number - 1 for number in answer[1:]]
 
     def _is_marked(self, operation_id: str, mark: str) -> bool:
@@ -186,18 +189,23 @@ class DeadLetters:
 
     def _taken(self, name: str, keys: list[str], arguments: list[Any]) -> Sequence[int]:
         answer = self._run(name, keys, arguments)
+        self._queues.changes += answer[0] != MISSING
         return DONE if answer[0] != MISSING else [number - 1 for number in answer[1:]]
 
     def _run(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
-        """A script's answer; run again when the reply was lost, which moves nothing twice."""
+        """A script's answer; run again when the reply was lost, which moves nothing twice.
+
+        A refusal after a lost reply leaves the outcome unknown: the lost one may have been done.
+        """
+        lost: LedgerctlError | None = None
         for left in range(TRIES - 1, -1, -1):
             try:
                 return self._call(name, keys, arguments)
-            except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
-                if not left or is_refusal(error):
-                    raise self._queues.translated(error, "move dead letters", sent=True) from None
             except redis_errors.RedisError as error:
-                raise self._queues.translated(error, "move dead letters", sent=True) from None
+                found = self._queues.translated(error, "move dead letters", sent=True)
+                if not isinstance(found, OutcomeUnknown) or not left:
+                    raise (lost or found) from None
+                lost = lost or found
             time.sleep(PAUSE_S)
         raise InvariantBroken("a script was run no time at all")
 
@@ -208,17 +216,6 @@ class DeadLetters:
             return client.evalsha(sha, len(keys), *keys, *arguments)
         except redis_errors.NoScriptError:
             return client.eval(source, len(keys), *keys, *arguments)
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether the server answered after all: busy, loading, a replica, a wrong password."""
-    return isinstance(
-        error,
-        redis_errors.BusyLoadingError
-        | redis_errors.AuthenticationError
-        | redis_errors.AuthorizationError
-        | redis_errors.MaxConnectionsError,
-    )
 
 
 def texts(picks: Sequence[Pick]) -> tuple[list[bytes], list[bytes]]:

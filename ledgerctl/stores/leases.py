@@ -10,7 +10,13 @@ from typing import Any
 
 from pymongo import ReturnDocument
 
-from ledgerctl.errors import InvariantBroken, LeaseHeld, LedgerctlError
+from ledgerctl.errors import (
+    InvariantBroken,
+    LeaseHeld,
+    LedgerctlError,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
 from ledgerctl.stores.connections import Document
 from ledgerctl.stores.mongo import Mongo
 
@@ -40,7 +46,7 @@ class Leases:
         An expired lease may be taken. Raises LeaseHeld, naming the owner, when another run has it.
         """
         lease = Lease(name, f"{operator} {secrets.token_hex(6)}")
-        self.take(lease, term)
+        self._take_first(lease, term)
         done = threading.Event()
         keeper = threading.Thread(
             target=self._keep, args=(lease, term, renew_every, done), daemon=True
@@ -53,6 +59,20 @@ class Leases:
             keeper.join()
             with suppress(LedgerctlError):  # the store is away: the lease runs out by itself
                 self.release(lease)
+
+    def _take_first(self, lease: Lease, term: timedelta) -> None:
+        """Take a lease anew; a lost reply is asked again, and by itself has changed nothing."""
+        try:
+            try:
+                self.take(lease, term)
+            except OutcomeUnknown:
+                self.take(lease, term)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(
+                f"the lease {lease.name!r} could not be taken, and nothing was changed:"
+                f" {error.message}",
+                hint="try again",
+            ) from None
 
     def take(self, lease: Lease, term: timedelta) -> None:
         """Take or renew a lease in one atomic step. Raises LeaseHeld when another run has it."""

@@ -33,6 +33,7 @@ from ledgerctl.errors import (
     StoreUnavailable,
 )
 from ledgerctl.secrets import display, redact
+from ledgerctl.stores.changes import Changes
 from ledgerctl.stores.connections import Document
 
 T = TypeVar("T")
@@ -65,6 +66,8 @@ class Mongo:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        names = settings.collections
+        self.changes = Changes({names.operator_log, names.leases, names.dead_archive})
         self.client: MongoClient[Document] = self._client()
         self.database: Database[Document] = self.client.get_database(
             settings.database,
@@ -85,6 +88,7 @@ class Mongo:
                     connectTimeoutMS=CONNECT_TIMEOUT_MS,
                     socketTimeoutMS=SOCKET_TIMEOUT_MS,
                     appname="ledgerctl",
+                    event_listeners=[self.changes],
                     tz_aware=True,
                 )
         except (mongo_errors.PyMongoError, ValueError, OSError, UserWarning) as error:

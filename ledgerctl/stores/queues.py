@@ -88,6 +88,7 @@ class Queues:
             protocol=2,
         )
         self.clock_is_own = False
+        self.changes = 0  # scripts that have moved, written or dropped an entry
 
     @contextmanager
     def reading(self, action: str) -> Iterator[None]:

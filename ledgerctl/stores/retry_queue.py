@@ -114,7 +114,9 @@ class RetryLists:
 
     def _run(self, name: str, keys: list[str], words: Sequence[bytes | str]) -> Any:
         with self._queues.writing(f"move entries of {keys[0]}"):
-            return self._queues.client.register_script(source_of(name))(keys=keys, args=words)
+            answer = self._queues.client.register_script(source_of(name))(keys=keys, args=words)
+        self._queues.changes += any(answer) if isinstance(answer, list) else bool(answer)
+        return answer
 
     def _resolved(self, act: Callable[[], bool], *, landed: Callable[[], bool]) -> bool:
         """Do it; when the reply is lost, see whether it was done, and else do it once more."""
