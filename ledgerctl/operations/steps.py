@@ -102,7 +102,7 @@ def take(stores: Stores, request: Request) -> StepResult:
         else:
             job_id = Id(request.job_id) if job is None else job.id
             row = new_row(request, job_id, decision, stores.mongo.now())
-            result = obstructed(stores, request, job, row) or write(stores, request, row)
+            result = write(stores, request, row, job)
         if result is not None:
             return result
     raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
@@ -167,8 +167,14 @@ class GuardMissed(Exception):
     """The guard matched nothing: somebody was faster; the transaction is given up."""
 
 
-def write(stores: Stores, request: Request, row: NewRow) -> StepResult | None:
-    """Flag, row and message, in this order; None when somebody was faster and one looks again."""
+def write(stores: Stores, request: Request, row: NewRow, job: Job | None) -> StepResult | None:
+    """Flag, row and message, in this order; None when somebody was faster and one looks again.
+
+    A row in the way ends a transaction; without one it is looked for before the flag is set, which
+    would stay set.
+    """
+    if not stores.mongo.transactions and (refusal := obstructed(stores, request, job, row)):
+        return refusal
 
     def body(session: Any) -> None:
         if not guarded(stores, request, row, session):
@@ -186,10 +192,7 @@ def write(stores: Stores, request: Request, row: NewRow) -> StepResult | None:
 
 
 def obstructed(stores: Stores, request: Request, job: Job | None, row: NewRow) -> StepResult | None:
-    """The conflict with a row of this id that belongs to something else; None without one.
-
-    Asked before the flag is set: a flag set without a transaction would stay set.
-    """
+    """The conflict with a row of this id that belongs to something else; None without one."""
     standing = stores.ledger.get(row.id)
     if standing is None or same_row(standing, row):
         return None
