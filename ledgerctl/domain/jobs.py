@@ -87,6 +87,8 @@ class Job:
     status: str | None
     created_at: datetime | None
     flags_present: bool = True  # neither flag absent nor null
+    refunded_as: object = None  # what stands there instead of true or false, if it is bad
+    reclaimed_as: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from ledgerctl.errors import ExitCode
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import INDEXES, Index, IndexStatus
 
-BUILT = {"exists", "created"}
+BUILT = {"created", "would_create"}  # in this run
+NOT_BUILT = {"blocked", "conflict"}
 
 
 def build_indexes(stores: Stores) -> list[IndexStatus]:
@@ -31,8 +32,8 @@ def blocked_or_missing(stores: Stores, index: Index) -> IndexStatus:
 
 
 def exit_code(found: Sequence[IndexStatus]) -> ExitCode:
-    """0 when all are there, 8 when some are, 3 when none could be built."""
-    if all(one.status in BUILT for one in found):
+    """0 when all are there, 8 when some were built, 3 when none was and some are missing."""
+    statuses = {one.status for one in found}
+    if not statuses & NOT_BUILT:
         return ExitCode.DONE
-    built = any(one.status in BUILT for one in found)
-    return ExitCode.PARTIAL if built else ExitCode.REFUSED
+    return ExitCode.PARTIAL if statuses & BUILT else ExitCode.REFUSED

@@ -89,18 +89,21 @@ def to_flag(document: dict[str, Any], name: str) -> Flag:
 
 def to_job(document: dict[str, Any]) -> Job:
     """A job document as our record."""
+    refunded, reclaimed = (to_flag(document, name) for name in ("is_refunded", "is_reclaimed"))
     return Job(
         id=to_id(document["_id"]),
         account=optional_id(document.get("account_id")),
         cost=to_amount(document.get("cost")),
-        refunded=to_flag(document, "is_refunded"),
+        refunded=refunded,
         refunded_at=to_time(document.get("refunded_at")),
-        reclaimed=to_flag(document, "is_reclaimed"),
+        reclaimed=reclaimed,
         reclaimed_at=to_time(document.get("reclaimed_at")),
         status=to_text(document.get("status")),
         created_at=to_time(document.get("created_at")),
         flags_present=document.get("is_refunded") is not None
         and document.get("is_reclaimed") is not None,
+        refunded_as=to_shown(document["is_refunded"]) if refunded is Flag.BAD else None,
+        reclaimed_as=to_shown(document["is_reclaimed"]) if reclaimed is Flag.BAD else None,
     )
 
 

@@ -88,3 +88,14 @@ def test_no_such_job_is_exit_4_and_two_of_one_text_exit_3(
     assert both.code == 3
     assert "integer 42" in both.err
     assert "string 42" in both.err
+
+
+@pytest.mark.parametrize("stored", ["false", 0, 1.5, [True], {"a": 1}])
+def test_a_bad_flag_is_shown_as_it_stands(run: Runner, documents: Any, stored: Any) -> None:
+    documents.jobs.insert_one(make_job(is_refunded=stored))
+    shown = run("job", "show", "job-1", "-o", "json").json()
+    listed = run("job", "list", "-o", "json").json()["items"][0]
+    assert (shown["state"], shown["is_refunded"]) == ("bad_flags", stored)
+    assert listed["is_refunded"] == stored
+    for output in ("table", "plain", "csv"):
+        assert run("job", "show", "job-1", "-o", output).code == 0

@@ -68,8 +68,19 @@ def test_rows_in_the_way_of_the_unique_index_are_named_and_left(
     assert done.code == 8
     assert [(row["row_id"], row["amount"]) for row in blocked["rows"]] == [("r-1", 40), ("r-2", 40)]
     assert all(row["created_at"] for row in blocked["rows"])
-    assert "not protected" in run("db", "init", "-o", "plain").err
+    again = run("db", "init", "-o", "plain")
+    assert again.code == 3  # nothing else was left to build
+    assert "not protected" in again.err
+    assert "created_at 2026-03-08T12:00:00.000Z) is in the way" in again.err
     assert list(documents.ledger.find()) == before
+
+
+def test_an_index_whose_name_another_one_has_is_said_and_left(run: Runner, documents: Any) -> None:
+    documents.ledger.create_index([("x", 1)], name="ledger_recorded_at")
+    assert run("db", "init", "-o", "plain").code == 8
+    again = run("db", "init", "-o", "plain")
+    assert again.code == 3
+    assert "ledger_recorded_at: " in again.err
 
 
 # ids and amounts

@@ -1,8 +1,10 @@
 """Indexes and roles, as reports."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
+from ledgerctl.domain.times import format_time
 from ledgerctl.render.report import Column, Kind, Report
 
 COLUMNS = (Column("name", kind=Kind.ID), Column("status"), Column("in_the_way", kind=Kind.COUNT))
@@ -26,11 +28,11 @@ def indexes(found: Sequence[IndexStatus], *, dry_run: bool, exit_code: int) -> R
             "name": one.name,
             "status": one.status,
             "in_the_way": len(one.rows),
-            "rows": [{**row, "amount": shown(row.get("amount"))} for row in one.rows],
+            "rows": [row_record(row) for row in one.rows],
         }
         for one in found
     ]
-    blocked = [f"{one.name}: {row_line(row)} is in the way" for one in found for row in one.rows]
+    blocked = [f"{one.name}: {row_line(row)}" for one in found for row in one.rows]
     notes = [f"not protected: {line}" for line in blocked]
     return Report(
         columns=COLUMNS,
@@ -47,7 +49,19 @@ def shown(value: object) -> Any:
     return value if value is None or isinstance(value, int) else str(value)
 
 
+def row_record(row: dict[str, Any]) -> dict[str, Any]:
+    """One blocking row, its amount and date as printed."""
+    return {key: shown(value) if key == "amount" else value for key, value in row.items()}
+
+
 def row_line(row: dict[str, Any]) -> str:
-    """One blocking row in words."""
-    said = [f"{key} {value}" for key, value in row.items() if key != "row_id" and value is not None]
-    return f"row {row['row_id']} ({', '.join(said)})"
+    """One blocking row in words; what is no row says why by itself."""
+    if "row_id" not in row:
+        return str(row.get("why", ""))
+    said = [f"{key} {words(value)}" for key, value in row.items() if key != "row_id"]
+    return f"row {row['row_id']} ({', '.join(said)}) is in the way"
+
+
+def words(value: object) -> str:
+    """A value as a sentence shows it."""
+    return str(format_time(value) if isinstance(value, datetime) else value)

@@ -105,9 +105,9 @@ def amount_value(amount: Amount) -> int | str | None:
     return amount
 
 
-def flag_value(flag: Flag) -> bool | str:
-    """A flag as printed."""
-    return "bad" if flag is Flag.BAD else flag is Flag.SET
+def flag_value(flag: Flag, stored: object) -> object:
+    """A flag as printed: true or false, or what stands there instead."""
+    return stored if flag is Flag.BAD else flag is Flag.SET
 
 
 def job_record(job: Job) -> dict[str, object]:
@@ -118,9 +118,9 @@ def job_record(job: Job) -> dict[str, object]:
         "cost": amount_value(job.cost),
         "status": job.status,
         "state": str(state(job)),
-        "is_refunded": flag_value(job.refunded),
+        "is_refunded": flag_value(job.refunded, job.refunded_as),
         "refunded_at": job.refunded_at,
-        "is_reclaimed": flag_value(job.reclaimed),
+        "is_reclaimed": flag_value(job.reclaimed, job.reclaimed_as),
         "reclaimed_at": job.reclaimed_at,
         "created_at": job.created_at,
     }
