@@ -43,6 +43,7 @@ class Difference:
     summary: Figures | None
     ledger: Figures | None
     timezone: str | None = None  # the summary's
+    as_of: datetime | None = None  # the summary's
 
     @property
     def missing(self) -> bool:

@@ -202,6 +202,7 @@ def push(stores: Stores, plan: PushPlan, again: Callable[[], PushPlan]) -> Pushe
 def look(queues: Queues, job_id: str) -> Standing:
     """Every entry of a job. Processing is read last: entries move from retry to there."""
     keys = queues.keys
+    queues.require_lists(keys.retry, keys.dead_letter)
     dead_keys = dead_letter_keys(queues)
     tails = {key: tail(queues, key) for key in (keys.retry, keys.dead_letter)}
     return Standing(

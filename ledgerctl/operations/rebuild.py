@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ledgerctl.domain.days import day_bounds, day_of
 from ledgerctl.domain.summary import (
     DaySpan,
+    Difference,
     Rebuilt,
     RefusedRow,
     Untouched,
@@ -84,6 +85,10 @@ class Plan:
     def rule(self, stores: Stores, request: "Request") -> Rule:
         """How its summaries are written."""
         return Rule(stores.settings.timezone, self.as_of, request.accounts, self.refused_accounts)
+
+    def may_overwrite(self, one: Difference) -> bool:
+        """Whether the stored figure's `as_of` is absent or earlier: a later one stays."""
+        return one.as_of is None or one.as_of < self.as_of
 
     def outcome(self, timezone: str) -> Rebuilt:
         """What this plan comes to, before anything is counted."""
@@ -199,7 +204,7 @@ def preview(stores: Stores, request: Request) -> Rebuilt:
             one
             for day in sorted(days)
             for one in differing(stores, span_of(day, zone), request.accounts, REBUILT)[1]
-            if one.account_id not in plan.refused_accounts
+            if one.account_id not in plan.refused_accounts and plan.may_overwrite(one)
         ]
     found.sort(key=lambda one: (one.account_id, one.day))
     written = [one for one in found if one.ledger is not None]

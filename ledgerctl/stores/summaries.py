@@ -276,6 +276,7 @@ def difference_of(group: Document, day: str) -> Difference:
         summary=None if summary is None else figures_of(summary),
         ledger=None if ledger is None else figures_of(ledger),
         timezone=None if summary is None else to_text(summary.get("timezone")),
+        as_of=None if summary is None else to_time(summary.get("as_of")),
     )
 
 

@@ -96,7 +96,9 @@ def test_a_dry_run_takes_no_lease_and_lists_the_differences(stores: Stores, run:
         assert stores.mongo.collection(name).count_documents({}) == 0
 
 
-def test_drift_prints_exact_numbers_and_exit_5(stores: Stores, run: Runner) -> None:
+def test_drift_prints_exact_numbers_none_that_it_did_not_compute_and_exit_5(
+    stores: Stores, run: Runner
+) -> None:
     append(stores, make_row(created_at=noon(DAY)))
     put(stores, "acct-1", DAY, net=96, charged=96, refunded=0, reclaimed=0)
     done = run("summary", "drift", *ON_DAY, "-o", "json")
@@ -106,6 +108,9 @@ def test_drift_prints_exact_numbers_and_exit_5(stores: Stores, run: Runner) -> N
     wanted = {"account_id": "acct-1", "day": DAY, "summary": 96, "ledger": 40, "ratio": 2.4}
     assert document["drifted"][0].items() >= (wanted | {"missing": False}).items()
     assert document["worst"]["account_id"] == "acct-1"
+    assert document["drifted"][0]["ledger_figures"] == {
+        "charged": 40, "refunded": 0, "reclaimed": 0, "net": 40, "rows": 1,
+    }  # fmt: skip
     run("summary", "rebuild", *ON_DAY)
     healed = run("summary", "drift", *ON_DAY, "-o", "json")
     assert (healed.code, healed.json()["drifted"], healed.json()["worst"]) == (0, [], None)

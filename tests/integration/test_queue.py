@@ -237,6 +237,18 @@ def test_a_push_of_a_dead_letter_is_exit_3_and_moves_nothing(
     assert lists_of(redis_client) == before
 
 
+@pytest.mark.parametrize("key", [RETRY, DEAD])
+def test_a_push_beside_a_key_of_another_type_names_it_and_pushes_nothing(
+    stores: Stores, invoke: Invoker, redis_client: Redis, key: str
+) -> None:
+    seed(stores, "job-1")
+    redis_client.zadd(key, {"x": 1})
+    result = invoke("queue", "push", "job-1", "--error", "boom")
+    assert result.code == 3
+    assert f"{key}: expected list, found zset" in result.err
+    assert redis_client.keys("*") == [key.encode()]
+
+
 def test_a_push_of_an_unknown_job_is_exit_4(invoke: Invoker, redis_client: Redis) -> None:
     assert invoke("queue", "push", "nobody", "--error", "x").code == 4
     assert lists_of(redis_client) == {}

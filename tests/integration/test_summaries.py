@@ -378,6 +378,19 @@ def test_a_dry_run_shows_the_differences_and_writes_nothing(stores: Stores) -> N
     assert list(stores.mongo.collection("leases").find()) == leases
 
 
+def test_a_dry_run_counts_no_figure_that_a_rebuild_would_leave_for_being_later(
+    stores: Stores,
+) -> None:
+    append(stores, make_row(created_at=AT))
+    later = stores.mongo.now() + timedelta(hours=1)
+    put(stores, "acct-1", DAY, as_of=later)
+    put(stores, "acct-2", DAY, as_of=later)
+    planned, done = preview(stores, on(DAY)), rebuild(stores, on(DAY))
+    assert planned.differences == []
+    assert (planned.days_written, planned.days_cleared) == (0, 0)
+    assert (done.days_written, done.days_cleared) == (0, 0)
+
+
 def test_drift_names_the_worst_and_what_is_missing(stores: Stores) -> None:
     append(
         stores,

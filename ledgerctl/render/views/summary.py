@@ -191,10 +191,16 @@ def drifted(one: Difference) -> Record:
         "ledger": one.ledger_net,
         "ratio": one.ratio,
         "missing": one.missing,
-        "summary_figures": figures(one.summary),
-        "ledger_figures": figures(one.ledger),
+        "summary_figures": compared(one.summary),
+        "ledger_figures": compared(one.ledger),
         "summary_timezone": one.timezone,
     }
+
+
+def compared(found: Figures | None) -> Record | None:
+    """Figures without their count of jobs, which a comparison of sums does not make."""
+    counted = figures(found)
+    return counted and {name: value for name, value in counted.items() if name != "jobs"}
 
 
 def shown(found: Shown, *, bars: bool) -> Report:
