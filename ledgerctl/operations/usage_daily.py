@@ -7,13 +7,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.days import day_of
+from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.inbox import Claim, Finish, Left, Message
 from ledgerctl.domain.times import parse_rfc3339
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.operations.claims import TROUBLE, Claims
 from ledgerctl.operations.consume import CHUNK, Counts
 from ledgerctl.operations.summaries import Recomputed, recompute_days
-from ledgerctl.stores.codec import to_id
+from ledgerctl.stores.codec import optional_id, to_id
 from ledgerctl.stores.connections import Stores
 
 GROUP = "usage-daily"
@@ -57,11 +58,22 @@ class UsageDaily:
                 counts.left(answer)
                 continue
             try:
-                pairs.setdefault(pair_of(answer.message, self.zone), []).append(answer)
+                pair = pair_of(answer.message, self.zone, self._owner)
+                pairs.setdefault(pair, []).append(answer)
             except Unusable as error:
                 counts.finished(self.claims.failed(answer, f"unusable payload: {error}"))
         if pairs:
             self._days(pairs, counts)
+
+    def _owner(self, job_id: Any) -> str | None:
+        """The account of a job, for a row that names none; None where no job is known.
+
+        The job of the very same id and type comes first, as where summaries are summed.
+        """
+        wanted = optional_id(job_id)
+        found = [] if wanted is None else self.stores.jobs.find(wanted.text)
+        owner = min(found, key=lambda job: job.id != wanted, default=None)
+        return None if owner is None else text_of(owner.account)
 
     def _days(self, pairs: Mapping[Pair, list[Claim]], counts: Counts) -> None:
         """All days in one go; when that fails, each by itself, so that one holds no other up."""
@@ -109,20 +121,25 @@ class UsageDaily:
         return Finish.SUCCEEDED if marked else Finish.SUPERSEDED
 
 
-def pair_of(message: Message, zone: ZoneInfo) -> Pair:
-    """The account and day that a message of a ledger row is about. Raises Unusable."""
+def pair_of(message: Message, zone: ZoneInfo, owner: Callable[[Any], str | None]) -> Pair:
+    """The account and day that a message of a ledger row is about. Raises Unusable.
+
+    A row that names no account belongs to its job's, which `owner` tells. Source: contract,
+    section 2, ledger.
+    """
     payload = message.payload
     if not isinstance(payload, dict):
         raise Unusable("it is no object")
-    account = payload.get("account_id")
-    if account is None:
-        account = message.tenant
-    if account is None or account == "":
-        raise Unusable("it names no account")
     moment = moment_of(payload.get("created_at"))
     if moment is None:
         raise Unusable("created_at is no time")
-    return to_id(account).text, day_of(moment, zone)
+    named = payload.get("account_id")
+    if named is None:
+        named = message.tenant
+    account = owner(payload.get("job_id")) if named is None or named == "" else to_id(named).text
+    if account is None:
+        raise Unusable("it names no account")
+    return account, day_of(moment, zone)
 
 
 def moment_of(value: object) -> datetime | None:

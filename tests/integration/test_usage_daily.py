@@ -17,7 +17,7 @@ from ledgerctl.operations.summaries import Recomputed, recompute_days
 from ledgerctl.operations.usage_daily import GROUP, UsageDaily
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.outbox import TOPIC
-from tests.builders import NOON, make_message, make_row
+from tests.builders import NOON, make_job, make_message, make_row, without
 from tests.conftest import Runner
 
 POLICY = RetryPolicy(base=timedelta(0), cap=timedelta(0), max_attempts=3)
@@ -176,6 +176,19 @@ def test_a_text_time_and_a_tenant_instead_of_an_account_are_understood(stores: S
     )
     assert consumed(stores).succeeded == 1
     assert nets(stores) == {"acct-1:2026-03-08": 40}
+
+
+def test_a_message_without_an_account_is_about_its_jobs_account(deployment: Stores) -> None:
+    deployment.mongo.collection("jobs").insert_many(
+        [make_job(7, account_id="acct-7"), make_job("7", account_id="other")]
+    )
+    row = without(make_row(7, _id="foreign", created_at=NOON), "account_id")
+    deployment.mongo.collection("ledger").insert_one(row)
+    put_message(
+        deployment, "foreign", {"account_id": None, "job_id": row["job_id"], "created_at": NOON}
+    )
+    assert consumed(deployment).succeeded == 1
+    assert nets(deployment) == {f"acct-7:{NOON.date().isoformat()}": 40}
 
 
 def test_figures_and_marks_land_together_or_not_at_all(stores: Stores) -> None:
