@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ledgerctl.domain.times import format_time, parse_rfc3339, shifted
 from ledgerctl.errors import InvariantBroken
@@ -211,7 +211,7 @@ _EXACT_ONCE = (ID_NAMES, ATTEMPTS_NAMES, NOT_BEFORE_NAMES)
 def _document(text: str) -> dict[str, object]:
     """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
     try:
-        document = _DECODER.decode(text)
+        document = _decoded(text)
     except json.JSONDecodeError as error:
         raise _Unfit(f"not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
@@ -219,6 +219,15 @@ def _document(text: str) -> dict[str, object]:
     if type(document) is not dict:
         raise _Unfit("not a JSON object")
     return _document_by_members(text) if _may_repeat(text, document) else document
+
+
+def _decoded(text: str) -> object:
+    """The JSON value; space around it, which is rare, costs two searches more."""
+    if text.startswith("{"):
+        document, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return cast(object, document)
+    return cast(object, _DECODER.decode(text))
 
 
 def _may_repeat(text: str, document: dict[str, object]) -> bool:
