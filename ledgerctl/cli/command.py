@@ -116,7 +116,7 @@ def _callback(path: str, effect: Effect, function: Callable[..., Report | None])
         common = {key: words.pop(key) for key in shared}
         session = Session(Words(command=path, effect=effect.value, **common))
         with session:
-            code = _run(session, function, words)
+            code = run_command(session, function, words)
         raise typer.Exit(code)
 
     parameters = own + [
@@ -130,15 +130,20 @@ def _callback(path: str, effect: Effect, function: Callable[..., Report | None])
     return run
 
 
-def _run(session: Session, function: Callable[..., Report | None], words: dict[str, Any]) -> int:
+def run_command(
+    session: Session, function: Callable[..., Report | None], words: dict[str, Any]
+) -> int:
+    """Run a command's own part and print its Report; what it raises is ours, a signal a signal."""
     try:
         if session.words.effect in {Effect.CHANGE, Effect.BULK}:
             session.permit()
         return session.emit(function(session, **words))
     except (LedgerctlError, BrokenPipeError, TYPER_TROUBLE, typer.Exit):
+        if session.stop.ended is not None:  # whatever a driver made of it
+            raise session.stop.ended from None
         raise
     except Exception as error:  # noqa: BLE001  # only here it is known what must not be printed
-        raise session.bug(error) from None
+        raise session.stop.ended or session.bug(error) from None
 
 
 def shared_options(effect: Effect) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """`ledgerctl dead`: look at dead letters; requeue, release and restore them."""
 
-import shlex
-import sys
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerctl.cli.again import go_on
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.dead_selectors import (
     LIMIT,
@@ -425,24 +424,6 @@ def server_now(session: Session) -> datetime:
     elif abs(now - own) > CLOCK_SKEW:
         session.note(f"this machine's clock is off by {(own - now).total_seconds():.1f} s")
     return now
-
-
-def go_on(moved: int = 0) -> str:
-    """The command that goes on where this one stopped."""
-    words: list[str] = []
-    given = iter(sys.argv[1:])
-    for word in given:
-        name, equals, value = word.partition("=")
-        if name == "--expect":
-            if not equals:
-                next(given, None)
-        elif name == "--limit":
-            limit = value if equals else next(given, "")
-            left = int(limit) - moved if limit.isdigit() else 0
-            words += ["--limit", str(max(1, left))]
-        else:
-            words.append(word)
-    return shlex.join(["ledgerctl", *words])
 
 
 def read_any_plan(file: str) -> Plan:

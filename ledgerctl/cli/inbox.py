@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ledgerctl.cli.again import go_on
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
@@ -298,7 +299,7 @@ def settle_all(session: Session, group: str | None) -> Report:
                 raise
             raise PartlyDone(f"{done} of {len(rows)} settled, then: {error.message}") from None
     if session.stop.requested:
-        session.note(f"{done} of {len(rows)} settled; the same command goes on")
+        session.note(f"{done} of {len(rows)} settled; go on with: {go_on()}")
     return views.changed(
         [], verb="settled", selected=len(rows), done=done, operation_id=operation.id, dry_run=False
     )
@@ -397,7 +398,7 @@ def consumed(session: Session, group: str, counts: "Counts", operation_id: str) 
             " `ledgerctl inbox settle`"
         )
     if session.stop.requested:
-        notes.append("stopped after the message in hand; the same command goes on")
+        notes.append(f"stopped after the message in hand; go on with: {go_on()}")
     return views.consumed(
         group,
         totals(counts),

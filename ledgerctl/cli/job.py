@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ledgerctl.cli.again import go_on
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import (
     SHOWN,
@@ -147,7 +148,8 @@ def steps(
     with session.operation() as operation:
         outcome = batch.run(operation, stopping=lambda: session.stop.requested)
     if outcome.not_tried:
-        session.note(f"{len(outcome.not_tried)} jobs are left; run the same command to go on")
+        done, left = len(outcome.results), len(outcome.not_tried)
+        session.note(f"{done} of {done + left} jobs are dealt with; go on with: {go_on()}")
     return results(
         outcome.results,
         operation_id=operation.id,

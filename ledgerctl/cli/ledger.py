@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ledgerctl.cli.again import go_on
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import From, OfAccount, Since, To, window
 from ledgerctl.cli.session import Session
@@ -97,6 +98,8 @@ def repair(
         outcome = repairer.run(selection, operation, stopping=lambda: session.stop.requested)
     for text in outcome.notes():
         session.note(text)
+    if outcome.not_tried:
+        session.note(f"{outcome.repaired} repaired; go on with: {go_on()}")
     return views.repaired(
         Audit(session.stores, scope, after_change=True),
         counts={"repaired": outcome.repaired, "skipped": outcome.skipped},

@@ -91,10 +91,10 @@ def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
     A file may start with the header, have blank lines and CRLF. Raises UsageError when there is
     none, or the file cannot be read.
     """
-    lines = [] if file is None else read_lines(file)
-    if lines and lines[0].strip() == header:
+    lines = [] if file is None else [line.strip(" \t\r") for line in read_lines(file)]
+    if lines and lines[0] == header:
         lines = lines[1:]
-    found = dict.fromkeys([*ids, *(line.strip() for line in lines if line.strip())])
+    found = dict.fromkeys([*ids, *filter(None, lines)])
     if not found and file is None:
         raise UsageError(f"no {header} was given", hint="name one, or use --from-file FILE")
     return list(found)
@@ -110,7 +110,7 @@ def read_lines(file: str) -> list[str]:
             raw = sys.stdin.buffer.read() if sys.stdin is not None else b""
         else:
             raw = Path(file).read_bytes()
-        return raw.decode("utf-8-sig").splitlines()
+        return raw.decode("utf-8-sig").split("\n")  # an id may hold what else ends a line
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the ids from {file}: {reason(error)}") from None
 

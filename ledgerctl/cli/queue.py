@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ledgerctl.cli.again import go_on
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
@@ -208,7 +209,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
         operation.exit_code = ending_code(session, trouble)
         count_all(queue, operation.counts)
     if session.stop.requested:
-        session.note(f"stopped {where_stopped(queue, handler)}; the same command goes on")
+        session.note(f"stopped {where_stopped(queue, handler)}; go on with: {go_on()}")
     return worked_report(
         queue.tally, operation_id=operation.id, trouble=trouble, code=operation.exit_code
     )
@@ -257,7 +258,7 @@ def recover(
         operation.count("recovered", outcome.recovered)
         operation.exit_code = ending_code(session, outcome.trouble)
     if session.stop.requested:
-        session.note(f"stopped after {outcome.recovered} of {count}; the same command goes on")
+        session.note(f"stopped after {outcome.recovered} of {count}; go on with: {go_on()}")
     return recovered_report(found, outcome, operation_id=operation.id, dry_run=False)
 
 

@@ -380,12 +380,11 @@ class Session:
 
         from ledgerctl.render.color import use_color
         from ledgerctl.render.emit import emit
-        from ledgerctl.render.report import settled
 
         out = cast(TextIO, ClosedStream()) if sys.stdout is None else sys.stdout
         self.progress_done()
         return emit(
-            replace(report, notes=lambda: [*self.notes, *settled(report.notes)]),
+            replace(report, notes=lambda: [*self.notes, *self._remarks(report)]),
             format=self.format,
             fields=[one.strip() for one in (self.words.fields or "").split(",") if one.strip()]
             or None,
@@ -394,6 +393,12 @@ class Session:
             color=use_color(cast(Any, self.words.color), self.environment, is_terminal(out)),
             width=terminal_width(),
         )
+
+    def _remarks(self, report: "Report") -> Sequence[str]:
+        """What the result says beside itself; with --quiet only where something is amiss."""
+        from ledgerctl.render.report import settled
+
+        return settled(report.notes) if not self.words.quiet or settled(report.exit_code) else ()
 
     def _say_unprinted(self, report: "Report") -> int:
         """The counts of a change whose result nobody could take: on stderr, in one line."""

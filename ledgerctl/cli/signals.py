@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from ledgerctl.errors import ExitCode, Interrupted, Terminated
+from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError, Terminated
 
 EXIT_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
@@ -21,6 +21,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.ended: LedgerctlError | None = None  # what a signal raised, wherever it struck
         self._shielded = False
         self._before: dict[int, Any] = {}
 
@@ -62,8 +63,9 @@ class Stop:
         if self._shielded and not again:
             self.received = number
             return
-        raise (
+        self.ended = (
             Terminated("stopped by SIGTERM")
             if number == signal.SIGTERM
             else Interrupted("interrupted")
         )
+        raise self.ended

@@ -74,7 +74,7 @@ class RepairOutcome:
             rest = f" and {more} more" if more > 0 else ""
             said.append(f"dated now, because their flags have no time: {some}{rest}")
         if self.not_tried:
-            said.append(f"{self.not_tried} jobs were not tried; run the same command to go on")
+            said.append(f"{self.not_tried} jobs were not tried")
         return said
 
     def trouble_document(self) -> dict[str, Any] | None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from ledgerctl.cli.boundary import bug, option_value, wants_json
-from ledgerctl.errors import InvariantBroken
+from ledgerctl.cli.command import run_command
+from ledgerctl.cli.session import Session, Words
+from ledgerctl.errors import Interrupted, InvariantBroken, LedgerctlError, Terminated
 from ledgerctl.secrets import Secret
 from tests.conftest import Run, Runner
 
@@ -260,3 +262,19 @@ def test_ctrl_c_while_the_program_still_loads_is_quiet(bare_environment: dict[st
         words, env=bare_environment, capture_output=True, encoding="utf-8", check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGINT, Interrupted), (signal.SIGTERM, Terminated)]
+)
+def test_a_signal_is_a_signal_whatever_a_driver_makes_of_it(
+    number: signal.Signals, expected: type[LedgerctlError]
+) -> None:
+    def decode(session: Session) -> None:
+        try:
+            signal.raise_signal(number)
+        except Exception as error:
+            raise ValueError(str(error)) from error
+
+    with pytest.raises(expected), Session(Words(command="job list", effect="read")) as session:
+        run_command(session, decode, {})

@@ -1,11 +1,16 @@
 """What every changing command keeps to: nothing before consent, and no result is ever lost."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.builders import make_job, make_row
 from tests.conftest import Client, Invoker
+from tests.servers import wait_until
 
 
 def put_job(client: Client, database: str) -> None:
@@ -67,3 +72,56 @@ def test_an_unset_variable_names_nothing_that_could_be_written(
     run = invoke(*words, "-o", "json")
     assert (run.code, run.out) == (2, "")
     assert client[database].list_collection_names() == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_change_says_how_far_it_came_and_the_command_that_goes_on(
+    environment: dict[str, str], client: Client, database: str, number: int, code: int
+) -> None:
+    ids = [f"job-{one}" for one in range(500)]
+    client[database].jobs.insert_many([make_job(one) for one in ids])
+    client[database].ledger.insert_many([make_row(one) for one in ids])
+    refunds = {"type": "refund"}
+    words = ["job", "refund", "--from-file", "-", "--yes", "--expect", "500", "-o", "plain"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ledgerctl", *words],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdin is not None
+        program.stdin.write("\n".join(ids))
+        program.stdin.close()
+        program.stdin = None
+        wait_until(lambda: client[database].ledger.count_documents(refunds) > 0)
+        program.send_signal(number)
+        _, err = program.communicate(timeout=60)
+    done = client[database].ledger.count_documents(refunds)
+    assert program.returncode == code
+    assert f"{done} of 500 jobs are dealt with" in err
+    assert "go on with: ledgerctl job refund --from-file - --yes -o plain" in err
+
+
+def test_a_file_of_ids_may_hold_any_character_but_a_line_feed(
+    invoke: Invoker, client: Client, database: str, tmp_path: Path
+) -> None:
+    ids = ["a\u2028b", "c\x85d", "e\x0cf", "g h", "--force", "\u00a0i"]
+    client[database].jobs.insert_many([make_job(one) for one in ids])
+    client[database].ledger.insert_many([make_row(one) for one in ids])
+    file = tmp_path / "ids"
+    file.write_bytes(("\ufeffjob_id\r\n\r\n" + "\r\n".join([*ids, ids[0]])).encode())
+    done = invoke("job", "refund", "--from-file", str(file), "--yes", "-o", "json").json()
+    assert [one["job_id"] for one in done["results"]] == ids
+    assert done["applied"] == len(ids)
+
+
+def test_quiet_says_nothing_beside_a_good_result_and_what_is_amiss_beside_another(
+    invoke: Invoker, client: Client, database: str
+) -> None:
+    assert invoke("db", "roles", "--quiet", "-o", "csv").err == ""
+    client[database].ledger.insert_one(make_row(amount="forty"))
+    run = invoke("balance", "show", "acct-1", "--quiet", "-o", "csv")
+    assert run.code == 5
+    assert "cannot be summed" in run.err
