@@ -114,8 +114,11 @@ def _duration(value: Plain) -> timedelta:
 
 
 def _attempts(value: Plain) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", str(value)):
-        raise BadValue(f"{quoted(str(value))} is no number of attempts", "a whole number from 1")
+    if not re.fullmatch(r"0|[1-9][0-9]{0,8}", str(value)):
+        raise BadValue(
+            f"{quoted(str(value))} is no number of attempts",
+            "a whole number; 0 and 1 both make the first failure a dead letter",
+        )
     return int(value)
 
 

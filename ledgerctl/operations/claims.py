@@ -139,7 +139,9 @@ class Claims:
         self, message: Message, standing: Standing, verdict: Verdict, token: str
     ) -> Claim | Left:
         attempts = attempts_after_take(standing, verdict)
-        if self.policy.is_exhausted(attempts):
+        if attempts and self.policy.is_exhausted(
+            attempts
+        ):  # one put back is tried, whatever the cap
             error = ABANDONED if verdict is Verdict.EXPIRED else None
             buried = self._inbox.bury(standing, attempts=attempts, error=error)
             return Left(message, Verdict.DEAD, buried=buried is not None)

@@ -254,6 +254,15 @@ def test_an_operators_retry_is_not_undone_by_a_late_success(stores: Stores) -> N
     assert row(stores)["status"] == "failed"
 
 
+def test_a_message_put_back_is_handled_once_even_under_a_limit_of_0(stores: Stores) -> None:
+    build_indexes(stores)
+    put(stores, status="failed", attempts=0)
+    none_allowed = RetryPolicy(base=timedelta(0), cap=timedelta(0), max_attempts=0)
+    claims = Claims(stores, "mail", owner="tester", policy=none_allowed)
+    assert claims.deliver(MESSAGE, Effects(ValueError("no"))) is Finish.DEAD
+    assert (row(stores)["status"], row(stores)["attempts"]) == ("dead", 1)
+
+
 def test_what_a_handler_writes_in_its_session_lands_with_the_mark_or_not_at_all(
     stores: Stores,
 ) -> None:

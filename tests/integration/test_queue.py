@@ -227,6 +227,19 @@ def test_no_count_overflows_the_wait(
     assert 3_590 < wait_s(found) <= 3_600
 
 
+@pytest.mark.parametrize("limit", ["0", "1"])
+def test_a_limit_of_0_or_1_makes_the_first_failure_a_dead_letter(
+    stores: Stores, run: Runner, redis_client: Redis, limit: str
+) -> None:
+    seed(stores, "job-1")
+    result = run(
+        *("queue", "push", "job-1", "--error", "boom", "-o", "json"),
+        env={"LEDGERCTL_MAX_ATTEMPTS": limit},
+    )
+    assert (result.code, result.json()["attempts"], result.json()["to"]) == (0, 1, "dead_letter")
+    assert list(lists_of(redis_client)) == [DEAD]
+
+
 def test_a_push_of_a_dead_letter_is_exit_3_and_moves_nothing(
     invoke: Invoker, stores: Stores, redis_client: Redis
 ) -> None:

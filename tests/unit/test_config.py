@@ -402,7 +402,7 @@ def test_an_empty_profile_flag_is_refused_and_not_taken_for_the_default(
         ({"LEDGERCTL_RETRY_BASE": "30"}, '"30" is no duration'),
         ({"LEDGERCTL_RETRY_BASE": "-3s"}, "is no duration"),
         ({"LEDGERCTL_RETRY_MAX": "9" * 30 + "d"}, "is no duration"),
-        ({"LEDGERCTL_MAX_ATTEMPTS": "0"}, "is no number of attempts"),
+        ({"LEDGERCTL_MAX_ATTEMPTS": "-1"}, "is no number of attempts"),
         ({"LEDGERCTL_MAX_ATTEMPTS": "five"}, "is no number of attempts"),
         ({"LEDGERCTL_MAX_ATTEMPTS": "9" * 5000}, "is no number of attempts"),
     ],
