@@ -170,6 +170,8 @@ class Mongo:
             return self._unreachable(error, action)
         if isinstance(error, mongo_errors.WTimeoutError | mongo_errors.WriteConcernError):
             return self._unknown(error, action)
+        if isinstance(error, mongo_errors.BulkWriteError):
+            return self._bulk(error, action)
         code = getattr(error, "code", None)
         if isinstance(code, int) and (refused := self._refused(error, code, action)):
             return refused
@@ -178,6 +180,16 @@ class Mongo:
         if isinstance(error, mongo_errors.ConfigurationError):
             return SettingsError(f"cannot {action}: {self.clean(error)}")
         return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(error)}")
+
+    def _bulk(self, error: mongo_errors.BulkWriteError, action: str) -> LedgerctlError:
+        """What several writes in one come to: the first refusal that is known, else unknown."""
+        details = error.details or {}
+        for trouble in details.get("writeErrors", []):
+            if refused := self._refused(error, trouble.get("code", 0), action):
+                return refused
+        if details.get("writeErrors"):
+            return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(error)}")
+        return self._unknown(error, action)
 
     def _refused(self, error: Exception, code: int, action: str) -> LedgerctlError | None:
         if code in AUTHENTICATION_FAILED:
