@@ -170,20 +170,19 @@ def by_day(first: str, last: str) -> None:
     day = {"$dateToString": {"date": "$created_at", "format": "%Y-%m-%d"}}
     stages = [
         {"$match": {"created_at": {"$gte": start, "$lt": end}}},
-        {
-            "$group": {
-                "_id": {"account": "$account_id", "day": day, "type": "$type"},
-                "total": {"$sum": "$amount"},
-            }
-        },
+        {"$group": {"_id": {"account": "$account_id", "day": day}, "net": {"$sum": "$amount"}}},
+        {"$count": "pairs"},
     ]
-    print(sum(1 for _ in database().ledger.aggregate(stages, allowDiskUse=True)))
+    print(list(database().ledger.aggregate(stages, allowDiskUse=True)))
 
 
 def by_job() -> None:
     """Group the whole ledger by job: what any audit has to do at least."""
-    stages = [{"$group": {"_id": "$job_id", "net": {"$sum": "$amount"}, "rows": {"$sum": 1}}}]
-    print(sum(1 for _ in database().ledger.aggregate(stages, allowDiskUse=True)))
+    stages = [
+        {"$group": {"_id": "$job_id", "net": {"$sum": "$amount"}, "rows": {"$sum": 1}}},
+        {"$count": "jobs"},
+    ]
+    print(list(database().ledger.aggregate(stages, allowDiskUse=True)))
 
 
 # dead letters
