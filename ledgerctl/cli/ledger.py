@@ -78,12 +78,15 @@ def repair(
     """
     from ledgerctl.domain.times import parse_duration
     from ledgerctl.operations.audit import Audit, Scope
+    from ledgerctl.operations.cases import only_job
     from ledgerctl.operations.repair import Repairer
     from ledgerctl.render.views import audit as views
 
     scope = Scope(job=job, codes=frozenset(code or ()))
     repairer = Repairer(session.stores, scope, parse_duration(grace), session.progress)
     session.permit()
+    if job is not None:
+        only_job(session.stores, job)
     if not repairer.index_is_unique:
         session.note(
             "there is no unique index on (job_id, type): only the grace and the row's id keep a"

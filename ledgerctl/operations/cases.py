@@ -7,7 +7,23 @@ from typing import Any
 from ledgerctl.domain.audit import Case, unmessaged
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row
+from ledgerctl.errors import AmbiguousId
 from ledgerctl.stores.connections import Stores
+
+
+def only_job(stores: Stores, job_id: str) -> Job | None:
+    """The one job of this id, None without one.
+
+    Raises AmbiguousId, naming both, when jobs of two types answer to the text.
+    """
+    found = stores.jobs.find(job_id)
+    if len(found) > 1:
+        kinds = " and ".join(sorted(f"{job.id.kind} {job.id.text}" for job in found))
+        raise AmbiguousId(
+            f"two jobs have the id {job_id!r}: {kinds}",
+            hint="`ledgerctl ledger audit --code mixed_id_types` lists such ids",
+        )
+    return found[0] if found else None
 
 
 def load(

@@ -21,7 +21,7 @@ from ledgerctl.domain.explain import (
 from ledgerctl.domain.rows import Entry, Row, running
 from ledgerctl.errors import NotFound
 from ledgerctl.operations.balances import replay, require_account, tally_of
-from ledgerctl.operations.cases import load
+from ledgerctl.operations.cases import load, only_job
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.ledger import window_filter
 from ledgerctl.stores.sweep import chunks
@@ -153,11 +153,13 @@ def explain_job(
 ) -> Story:
     """The story of one job of an account, and what the balance is besides it.
 
-    Raises NotFound for an account as `show` does, and for a job that is not this account's.
+    Raises NotFound for an account as `show` does, and for a job that is not this account's;
+    AmbiguousId for a text that jobs of two types answer to.
     """
     now = stores.mongo.now()
     require_account(stores, account)
-    (case,) = load(stores, [job_id])
+    job = only_job(stores, job_id)
+    (case,) = load(stores, [job.id.text if job else job_id])
     entries = [entry_of(row) for row in case.rows if is_of(row, case, account)]
     owners = {job.account.text for job in case.jobs if job.account is not None}
     if not entries and account not in owners:

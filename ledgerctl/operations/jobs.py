@@ -5,14 +5,13 @@ from datetime import datetime
 from ledgerctl.domain.audit import JobPage, judge
 from ledgerctl.domain.rows import Row
 from ledgerctl.errors import (
-    AmbiguousId,
     NotFound,
     NotPermitted,
     StoreBusy,
     StoreUnavailable,
     WrongKeyType,
 )
-from ledgerctl.operations.cases import load
+from ledgerctl.operations.cases import load, only_job
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.queue_counts import counts_of
 
@@ -23,14 +22,8 @@ def show(stores: Stores, job_id: str, *, now: datetime, queues: bool = True) -> 
     The story of the money is in MongoDB, so a Redis that cannot be asked leaves `queues` empty
     and is said, no more. Raises NotFound, AmbiguousId, StoreUnavailable.
     """
-    found = stores.jobs.find(job_id)
-    if len(found) > 1:
-        kinds = " and ".join(sorted(f"{job.id.kind} {job.id.text}" for job in found))
-        raise AmbiguousId(
-            f"two jobs have the id {job_id!r}: {kinds}",
-            hint="`ledgerctl ledger audit --code mixed_id_types` lists such ids",
-        )
-    case = load(stores, [found[0].id.text if found else job_id], now=now)[0]
+    job = only_job(stores, job_id)
+    case = load(stores, [job.id.text if job else job_id], now=now)[0]
     if not case.jobs:
         raise NotFound(f"no job has the id {job_id!r}", hint=where_to_look(case.rows))
     counts, why = queue_counts(stores, case.jobs[0].id.text) if queues else (None, "")

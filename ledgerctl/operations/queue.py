@@ -26,13 +26,13 @@ from ledgerctl.domain.queue import (
     may_name,
 )
 from ledgerctl.errors import (
-    AmbiguousId,
     LedgerctlError,
     NotFound,
     OutcomeUnknown,
     Refused,
     StoreBusy,
 )
+from ledgerctl.operations.cases import only_job
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.queues import Queues
 from ledgerctl.stores.retry_queue import Move
@@ -170,7 +170,7 @@ def plan_push(
             failed_at=now,
         )
     else:
-        new = first_payload(only_job(stores, job_id), after, error=error, now=now)
+        new = first_payload(required_job(stores, job_id), after, error=error, now=now)
     return PushPlan(job_id, source, after, new, standing.tails)
 
 
@@ -235,17 +235,14 @@ def most_tried(found: list[Spot]) -> Spot | None:
     return max(found, key=lambda spot: spot.payload.attempts, default=None)
 
 
-def only_job(stores: Stores, job_id: str) -> Job:
+def required_job(stores: Stores, job_id: str) -> Job:
     """The one job of this id. Raises NotFound or AmbiguousId."""
-    found = stores.jobs.find(job_id)
-    if not found:
+    found = only_job(stores, job_id)
+    if found is None:
         raise NotFound(
             f"no job has the id {job_id!r}", hint="`ledgerctl job list` shows the newest"
         )
-    if len(found) > 1:
-        kinds = " and ".join(sorted(f"{job.id.kind} {job.id.text}" for job in found))
-        raise AmbiguousId(f"two jobs have the id {job_id!r}: {kinds}")
-    return found[0]
+    return found
 
 
 def first_payload(job: Job, after: Failure, *, error: str, now: datetime) -> bytes:

@@ -125,3 +125,28 @@ def test_quiet_says_nothing_beside_a_good_result_and_what_is_amiss_beside_anothe
     run = invoke("balance", "show", "acct-1", "--quiet", "-o", "csv")
     assert run.code == 5
     assert "cannot be summed" in run.err
+
+
+NAMED_BY_ID = {
+    "show": ("job", "show", "42"),
+    "refund": ("job", "refund", "42"),
+    "reclaim": ("job", "reclaim", "42"),
+    "charge": ("job", "charge", "42", "--account", "acct-1", "--cost", "40"),
+    "explain": ("balance", "explain", "acct-1", "--job", "42"),
+    "repair": ("ledger", "repair", "--job", "42", "--yes"),
+    "correct": ("ledger", "correct", "42", "--reason", "ticket", "--yes"),
+    "push": ("queue", "push", "42", "--error", "timeout"),
+}
+
+
+@pytest.mark.parametrize("words", NAMED_BY_ID.values(), ids=list(NAMED_BY_ID))
+def test_a_text_that_jobs_of_two_types_answer_to_is_exit_3_and_names_both(
+    invoke: Invoker, client: Client, database: str, words: tuple[str, ...]
+) -> None:
+    client[database].jobs.insert_many([make_job("42"), make_job(42)])
+    client[database].ledger.insert_many([make_row("42"), make_row(42, _id="other")])
+    run = invoke(*words, "-o", "json")
+    assert run.code == 3
+    assert "integer" in run.out + run.err
+    assert "string" in run.out + run.err
+    assert client[database].ledger.count_documents({}) == 2
