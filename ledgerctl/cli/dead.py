@@ -320,8 +320,8 @@ def change(
 
 def apply(session: Session, request: "Request") -> "Changed":
     """Take what is meant, once it is confirmed; what was confirmed is what is taken."""
-    from ledgerctl.operations.dead import leased
-    from ledgerctl.operations.dead_changes import prepare
+    from ledgerctl.operations.dead import leased, leased_if_free
+    from ledgerctl.operations.dead_changes import gains_by_lease, prepare
 
     confirmed = ask(session, request) if will_ask(session) else None
     operator = session.settings.operator
@@ -330,7 +330,9 @@ def apply(session: Session, request: "Request") -> "Changed":
         prepared = prepare(session.stores, request, only=confirmed)
         if confirmed is None:
             session.consent([], count=len(prepared.selected.letters), bulk=True)
-        return take(session, request, prepared, lease)
+        deep = lease is None and gains_by_lease(session.stores, prepared)
+        with leased_if_free(session.stores, operator=operator, wanted=deep) as own:
+            return take(session, request, prepared, lease or own)
 
 
 def take(session: Session, request: "Request", prepared: "Prepared", lease: Any) -> "Changed":

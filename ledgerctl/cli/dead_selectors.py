@@ -13,7 +13,7 @@ import typer
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.dead import Action, PlanItem, Selection, Verdict, movable
 from ledgerctl.domain.jobs import State
-from ledgerctl.domain.times import lower_bound, parse_rfc3339
+from ledgerctl.domain.times import check_order, lower_bound, parse_rfc3339
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
@@ -110,6 +110,9 @@ class Plan:
 def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Selection:
     """What was typed, as a selection. Raises UsageError for what makes no sense."""
     jobs, digests = names(chosen)
+    after, before = bound(session, chosen.failed_after), bound(session, chosen.failed_before)
+    if before is not None:
+        check_order(after, before)
     return Selection(
         jobs=jobs,
         digests=digests,
@@ -119,8 +122,8 @@ def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Sel
         account=chosen.account,
         state=chosen.state,
         verdict=chosen.verdict,
-        failed_before=bound(session, chosen.failed_before),
-        failed_after=bound(session, chosen.failed_after),
+        failed_before=before,
+        failed_after=after,
         limit=chosen.limit or None,
         plan=None if plan is None else plan.items,
     )

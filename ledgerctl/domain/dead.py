@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 from ledgerctl.domain.jobs import State
@@ -413,6 +414,9 @@ CHUNK_LETTERS = 250
 CHUNK_SPAN = 300  # entries of the list, those that stay included
 CHUNK_BYTES = 256_000
 SCATTERED_LETTERS = 100  # each costs a walk along the list
+# What one call may walk along a list: an entry is a step, and so are 1,000 bytes, or 50,000 that
+# are jumped over to reach a letter. 40,000 steps kept a server busy for 5 ms on a slow machine.
+SCATTERED_STEPS = 40_000
 
 
 class Piece(NamedTuple):
@@ -437,13 +441,40 @@ class Way(StrEnum):
 
 
 def best_way(found: Sequence[bytes], moving: Sequence[Letter], *, leased: bool) -> Way:
-    """The way that holds the server shortest: see `Way`. Only a leased run may pass letters over."""
+    """The way that holds the server shortest: see `Way`. Only a leased run may pass letters over.
+
+    With the lease no call walks further than SCATTERED_STEPS. Without it one may have to.
+    """
     if not moving:
         return Way.KEEP
     end = moving[-1].index + 1
     if end - len(moving) <= CHUNK_SPAN and bytes_staying(found, moving, end) <= CHUNK_BYTES:
         return Way.KEEP
-    return Way.SET_ASIDE if leased and len(moving) > 2 * SCATTERED_LETTERS else Way.SCATTER
+    if not leased:
+        return Way.SCATTER
+    return Way.SET_ASIDE if are_many(moving) or is_deep(found, moving) else Way.SCATTER
+
+
+def are_many(moving: Sequence[Letter]) -> bool:
+    """Whether walking to each of them costs more than passing over those between them."""
+    return len(moving) > 2 * SCATTERED_LETTERS
+
+
+def wants_lease(found: Sequence[bytes], moving: Sequence[Letter]) -> bool:
+    """Whether without the lease some call would walk further than SCATTERED_STEPS."""
+    return best_way(found, moving, leased=False) is Way.SCATTER and is_deep(found, moving)
+
+
+def is_deep(found: Sequence[bytes], moving: Sequence[Letter]) -> bool:
+    """Whether taking these letters where they stand lets a call walk too far along the list."""
+    size = sum(map(len, found)) / max(1, len(found))  # bytes of an entry
+    at_once = min(len(moving), SCATTERED_LETTERS)
+    walked = max(
+        min(letter.index - before, len(found) - letter.index)
+        for before, letter in enumerate(moving)
+    )
+    steps = SCATTERED_STEPS // 4 if are_many(moving) else SCATTERED_STEPS  # each call walks anew
+    return walked * (1 + size / 1_000 + at_once * size / 50_000) > steps
 
 
 def bytes_staying(found: Sequence[bytes], moving: Sequence[Letter], end: int) -> int:
@@ -466,7 +497,8 @@ def pieces(found: Sequence[bytes], picks: Iterable[Pick], chosen: Way) -> Iterat
                 staying = run[-1].letter.index + 1 - count
                 yield Piece(tuple(run), staying + len(run))
         case Way.SCATTER:
-            for run in runs(picks, SCATTERED_LETTERS):
+            placed = ((pick.letter.index, pick) for pick in picks)
+            for run in scattered(placed, len(found)):
                 yield Piece(tuple(run), 0)
         case Way.SET_ASIDE:
             yield from stretches(found, picks)
@@ -485,6 +517,20 @@ def runs(picks: Iterable[Pick], letters_max: int) -> Iterator[list[Pick]]:
         size += grown
     if run:
         yield run
+
+
+def scattered(placed: Iterable[tuple[int, Pick]], length: int) -> Iterator[list[Pick]]:
+    """Runs of letters that stand at these places of a list, each nearer to one of its ends.
+
+    A script walks to all letters of a run from the end that is nearer, so half the list at most.
+    """
+
+    def is_near_tail(one: tuple[int, tuple[int, Pick]]) -> bool:
+        before, (place, _) = one  # those before it are gone when its turn comes
+        return 2 * (place - before) > length - before
+
+    for _, half in groupby(enumerate(placed), is_near_tail):
+        yield from runs((pick for _, (_, pick) in half), SCATTERED_LETTERS)
 
 
 def stretches(found: Sequence[bytes], picks: Iterable[Pick]) -> Iterator[Piece]:

@@ -1,7 +1,8 @@
 """Looking at dead letters: read once, judged by the ledger's jobs, selected."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 
 from ledgerctl.domain.audit import JobPage
@@ -67,6 +68,19 @@ def leased(stores: Stores, *, operator: str, needed: bool) -> Iterator[Lease | N
     yield None
 
 
+@contextmanager
+def leased_if_free(stores: Stores, *, operator: str, wanted: bool) -> Iterator[Lease | None]:
+    """Hold the lease, if it is wanted and nobody else has it; None without it."""
+    with ExitStack() as stack:
+        lease = None
+        if wanted:
+            with suppress(LeaseHeld):
+                lease = stack.enter_context(
+                    stores.leases.held(LEASE, operator=operator, term=TERM, renew_every=RENEW_EVERY)
+                )
+        yield lease
+
+
 def put_back_passed(stores: Stores) -> None:
     """Put every passed letter back before the head, in order; only under the lease."""
     for key in reversed(stores.dead_letters.passed_keys()):
@@ -115,13 +129,13 @@ def archived_letter(stores: Stores, archived: Archived) -> Letter:
 
 def taken_meanwhile(stores: Stores, digests: Iterable[str], since: datetime | None) -> int:
     """How many of these planned letters another operation took since, by its own notes."""
-    left = list(digests)
+    left = Counter(digests)
     notes: dict[str, set[str]] = {}
     count = 0
-    for name, operation_id, chunk in stores.archive.chunks_with(left, since):
+    for name, operation_id, chunk in stores.archive.chunks_with(list(left), since):
         if operation_id not in notes:
             notes[operation_id] = set(stores.dead_letters.noted(operation_id))
-        if name in left and str(chunk) in notes[operation_id]:
-            left.remove(name)
+        if left[name] > 0 and str(chunk) in notes[operation_id]:
+            left[name] -= 1
             count += 1
     return count

@@ -13,6 +13,7 @@ from ledgerctl.domain.dead import (
     Selection,
     exit_code,
     select,
+    wants_lease,
 )
 from ledgerctl.domain.dead_results import Changed
 from ledgerctl.errors import LedgerctlError
@@ -49,6 +50,15 @@ def prepare(stores: Stores, request: Request, *, only: "Counter[bytes] | None" =
         selected.letters = among(selected.letters, Counter(only))
         selected.moving = among(selected.moving, Counter(only))
     return Prepared(found, selected)
+
+
+def gains_by_lease(stores: Stores, prepared: Prepared) -> bool:
+    """Whether letters stand so deep that passing others over, under the lease, holds Redis less.
+
+    Not while another run passes letters over: then their places are not to be relied on.
+    """
+    raws = [one.raw for one in prepared.letters if one.key == stores.dead_letters.key]
+    return len(raws) == len(prepared.letters) and wants_lease(raws, prepared.selected.moving)
 
 
 def among(found: list[Letter], left: "Counter[bytes]") -> list[Letter]:

@@ -17,7 +17,7 @@ from ledgerctl.domain.dead import (
     Way,
     best_way,
     pieces,
-    runs,
+    scattered,
 )
 from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, OutcomeUnknown, StoreBusy
 from ledgerctl.stores.connections import Stores
@@ -271,7 +271,7 @@ class Move:
     def _take_found(self, key: str, found: Sequence[tuple[int, Pick]]) -> None:
         index = {pick.order: place for place, pick in found}
         before = 0
-        for run in runs([pick for _, pick in found], 100):
+        for run in scattered(found, self.stores.queues.length(key)):
             if self._must_stop():
                 return
             chunk = self._next_chunk()

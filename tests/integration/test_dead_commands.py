@@ -346,3 +346,12 @@ def test_object_ids_and_integers_are_found_by_their_text(incident: Incident) -> 
     code, document = incident.run("dead", "requeue", "7", "--yes")
     assert (code, document["moved"]) == (0, 1)
     assert incident.retry() == [b'{"id":7,"attempts":0}']
+
+
+def test_a_range_of_failures_from_after_to_is_a_usage_error(incident: Incident) -> None:
+    incident.load(1)
+    words = ("--failed-after", "2026-03-10", "--failed-before", "2026-03-09")
+    for command in (("list",), ("requeue", "--yes"), ("release", "--reason", "x", "--yes")):
+        program = incident.start("dead", *command, *words)
+        program.communicate(timeout=60)
+        assert program.returncode == 2

@@ -185,6 +185,33 @@ def test_many_letters_that_stay_before_one_that_moves_keep_their_order(incident:
     ]
 
 
+@pytest.mark.parametrize("lease_is_held", [False, True])
+def test_letters_between_many_that_stay_deep_in_the_list_are_taken_in_order(
+    incident: Incident, lease_is_held: bool
+) -> None:
+    incident.load(14_000)
+    incident.database.jobs.update_many(
+        {"_id": {"$regex": "[0-7]$"}}, {"$set": {"status": "succeeded"}}
+    )
+    if lease_is_held:
+        incident.database.leases.update_one(
+            {"_id": "dead-letters"},
+            [{"$set": {"owner": "somebody abc", "expires_at": {"$add": ["$$NOW", 60_000]}}}],
+            upsert=True,
+        )
+    code, document = incident.run(*ALL)
+    assert (code, document["moved"], document["remaining"]) == (0, 2_800, 11_200)
+    incident.assert_none_lost(incident.retry())
+    incident.assert_order_kept()
+    assert [unchanged(raw) for raw in incident.retry()] == [
+        unchanged(raw) for number, raw in enumerate(incident.original) if number % 10 > 7
+    ]
+    assert incident.redis.keys(f"{DEAD}:passed:*") == []
+    held = incident.database.leases.find_one({"_id": "dead-letters"})
+    assert held is not None
+    assert (held["owner"] == "somebody abc") == lease_is_held
+
+
 def test_stopping_finishes_the_chunk_and_names_the_command_that_goes_on(
     incident: Incident,
 ) -> None:

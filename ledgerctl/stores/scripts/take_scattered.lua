@@ -53,6 +53,6 @@ else
   redis.call('RPUSH', notes, ARGV[1])
 end
 for number = 1, count do redis.call('LSET', list, places[number], tombstone) end
-local near_tail = places[1] > redis.call('LLEN', list) / 2
+local near_tail = redis.call('LLEN', list) - math.min(unpack(places)) <= math.max(unpack(places))
 redis.call('LREM', list, near_tail and -count or count, tombstone)
 return {1}

@@ -26,6 +26,7 @@ from ledgerctl.domain.dead import (
     pieces,
     select,
     statistics,
+    wants_lease,
 )
 from ledgerctl.domain.jobs import State
 from tests.builders import NOON, make_letter
@@ -163,6 +164,28 @@ def test_few_that_stay_are_kept_at_the_head_and_many_are_set_aside_only_under_th
     assert best_way(raws, found[::4], leased=True) is Way.SET_ASIDE
     assert best_way(raws, found[::4], leased=False) is Way.SCATTER
     assert best_way(raws, found[-1:], leased=True) is Way.SCATTER
+
+
+def test_letters_deep_in_the_list_are_reached_by_passing_others_over() -> None:
+    found = read(*(make_letter(f"job-{n}") for n in range(100_000)))
+    raws = [one.raw for one in found]
+    middle = found[50_000:50_001]
+    assert wants_lease(raws, middle)
+    assert best_way(raws, middle, leased=True) is Way.SET_ASIDE
+    assert wants_lease(raws, [one for one in found if one.index % 10 >= 3])
+    assert not wants_lease(raws, found)
+    assert not wants_lease(raws, [found[5_000], found[95_000]])
+    assert not wants_lease(raws[:2_000], found[:2_000:4])
+
+
+def test_letters_of_one_scattered_call_stand_nearer_to_the_same_end_of_the_list() -> None:
+    found = read(*(make_letter(f"job-{n}") for n in range(2_000)))
+    picks = picks_of(found, [3, 990, 1_010, 1_990])
+    cut = [
+        [pick.letter.index for pick in piece.picks]
+        for piece in pieces([one.raw for one in found], picks, Way.SCATTER)
+    ]
+    assert cut == [[3, 990], [1_010, 1_990]]
 
 
 @pytest.mark.parametrize("way", [Way.KEEP, Way.SCATTER, Way.SET_ASIDE])
