@@ -162,6 +162,13 @@ class OutputFailed(LedgerctlError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class OutOfDescriptors(LedgerctlError):
+    """This process may open no more files; nothing changed."""
+
+    code = "out_of_descriptors"
+    exit_code = ExitCode.UNAVAILABLE
+
+
 class OutcomeUnknown(LedgerctlError):
     """A write was sent and its reply was lost; running the command again is safe."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerctl.errors import (
     InvariantBroken,
     LedgerctlError,
+    OutOfDescriptors,
     OutputFailed,
     SettingsError,
     UsageError,
@@ -24,8 +25,12 @@ FORMATS = ("table", "plain", "json", "jsonl", "csv")
 FLAG_LETTERS = frozenset("qvyh")  # short options without a value
 
 
-def bug(error: Exception, secrets: Sequence["Secret"] = ()) -> InvariantBroken:
+def bug(error: Exception, secrets: Sequence["Secret"] = ()) -> LedgerctlError:
     """An exception that nobody expected as a bug: without secrets, without what caused it."""
+    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+        return OutOfDescriptors(
+            "this process may open no more files", hint="raise the limit (`ulimit -n`), then again"
+        )
     from ledgerctl.secrets import redact, without_credentials
 
     text = without_credentials(redact(f"{type(error).__name__}: {error}", secrets))

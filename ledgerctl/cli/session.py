@@ -15,7 +15,6 @@ from ledgerctl.errors import (
     ConsentMissing,
     Declined,
     ExitCode,
-    InvariantBroken,
     LedgerctlError,
     OutputFailed,
     PartlyDone,
@@ -319,12 +318,13 @@ class Session:
         """Let no error say that nothing changed once something has."""
         try:
             yield
-        except LedgerctlError as error:
-            if error.exit_code not in NOTHING_CHANGED or not self.stores.changes:
+        except (LedgerctlError, OSError) as error:
+            found = error if isinstance(error, LedgerctlError) else self.bug(error)
+            if found.exit_code not in NOTHING_CHANGED or not self.stores.changes:
                 raise
             done = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise PartlyDone(
-                f"{error.message}; before that something was changed{done and f': {done}'}",
+                f"{found.message}; before that something was changed{done and f': {done}'}",
                 hint="run the same command again: what is done stays done",
             ) from None
 
@@ -421,7 +421,7 @@ class Session:
 
             say([visible(note) for note in self.notes])
 
-    def bug(self, error: Exception) -> InvariantBroken:
+    def bug(self, error: Exception) -> LedgerctlError:
         """An unexpected exception, reported without anything that the settings keep secret."""
         return bug(error, () if self._settings is None else self._settings.secrets)
 
