@@ -50,7 +50,7 @@ def show(
         from ledgerctl.render.chart import blocks
 
         over_time = points(session.stores, account, zone=session.zone)
-        chart = blocks(over_time, width=min(terminal_width(), CHART_COLUMNS))
+        chart = blocks(over_time, width=chart_width())
     return balance(found, chart=chart)
 
 
@@ -135,7 +135,7 @@ def explain(
     else:
         story = stories.explain(session.stores, account, **bounds, progress=session.progress)
     words = StoryFormat.TEXT if told in {None, StoryFormat.JSON} else str(told)
-    return view(story, format=words, chart=draws_charts(session))
+    return view(story, format=words, chart=chart_width() if draws_charts(session) else 0)
 
 
 def choose_format(session: Session, told: StoryFormat | None) -> None:
@@ -155,6 +155,11 @@ def draws_charts(session: Session) -> bool:
     encoding = getattr(sys.stdout, "encoding", None) or ""
     is_unicode = encoding.lower().replace("-", "").startswith("utf")
     return session.format == "table" and is_unicode and is_terminal(sys.stdout)
+
+
+def chart_width() -> int:
+    """Columns of a chart: the terminal's, and one less, but not wider than is good to read."""
+    return min(terminal_width() - 1, CHART_COLUMNS)
 
 
 @command(app, "grant", effect=Effect.CHANGE)

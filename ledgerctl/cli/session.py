@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ledgerctl.config import Settings
     from ledgerctl.operations.log import Operation
-    from ledgerctl.render.report import Report
+    from ledgerctl.render.report import Record, Report
     from ledgerctl.stores.connections import Stores
 
 
@@ -71,6 +71,7 @@ class Session:
     stop: Stop = field(default_factory=Stop)
     notes: list[str] = field(default_factory=list)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    shows_progress: bool = True
     _settings: "Settings | None" = None
     _stores: "Stores | None" = None
     _unlogged: str = ""  # why the operator log's entry stays open
@@ -197,7 +198,8 @@ class Session:
 
     def progress(self, text: str) -> None:
         """Show how far a long step is, on a terminal's stderr only."""
-        if not self.words.quiet and is_terminal(sys.stderr) and self.format != "json":
+        is_wanted = self.shows_progress and not self.words.quiet and self.format != "json"
+        if is_wanted and is_terminal(sys.stderr):
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
 
@@ -384,7 +386,11 @@ class Session:
         out = cast(TextIO, ClosedStream()) if sys.stdout is None else sys.stdout
         self.progress_done()
         return emit(
-            replace(report, notes=lambda: [*self.notes, *self._remarks(report)]),
+            replace(
+                report,
+                records=self._clearing(report.records),
+                notes=lambda: [*self.notes, *self._remarks(report)],
+            ),
             format=self.format,
             fields=[one.strip() for one in (self.words.fields or "").split(",") if one.strip()]
             or None,
@@ -399,6 +405,18 @@ class Session:
         from ledgerctl.render.report import settled
 
         return settled(report.notes) if not self.words.quiet or settled(report.exit_code) else ()
+
+    def _clearing(self, records: "Iterable[Record]") -> "Iterable[Record]":
+        """The records; what is made while it is printed leaves no progress line behind."""
+        if isinstance(records, Sequence):
+            return records
+        return self._made_quietly(records)
+
+    def _made_quietly(self, records: "Iterable[Record]") -> "Iterator[Record]":
+        """A terminal that shows records as they come has no line left for progress."""
+        self.shows_progress = self.format == "table" or not is_terminal(sys.stdout)
+        yield from records
+        self.progress_done()
 
     def _say_unprinted(self, report: "Report") -> int:
         """The counts of a change whose result nobody could take: on stderr, in one line."""

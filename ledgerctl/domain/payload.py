@@ -213,7 +213,8 @@ def _document(text: str) -> dict[str, object]:
     try:
         document = _decoded(text)
     except json.JSONDecodeError as error:
-        raise _Unfit(f"not JSON: {error.msg} at character {error.pos}") from None
+        trouble = error.msg.removesuffix(" at")
+        raise _Unfit(f"not JSON: {trouble} at character {error.pos}") from None
     except RecursionError:
         return _document_by_members(text)
     if type(document) is not dict:

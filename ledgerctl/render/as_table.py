@@ -6,6 +6,7 @@ takes 0.3 ms a row. Rich measures, folds and colours.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from io import StringIO
 from itertools import zip_longest
@@ -30,10 +31,10 @@ def write(report: Report, output: Output, look: Look) -> int:
     A table grows past the width rather than fold or cut anything but words.
     """
     for line in report.head:
-        output.line(line)
+        output.prose(line)
     count = _write_body(report, output, look)
     for line in settled(report.foot):
-        output.line(line)
+        output.prose(line)
     for section in report.sections:
         output.write("\n")
         write(section, output, look)
@@ -43,7 +44,7 @@ def write(report: Report, output: Output, look: Look) -> int:
 def _write_body(report: Report, output: Output, look: Look) -> int:
     if report.text is not None:
         for line in report.text:
-            output.line(line)
+            (output.prose if report.is_prose else output.line)(line)
         return 0
     records = list(report.records)
     if report.shape is Shape.RECORD:
@@ -51,8 +52,58 @@ def _write_body(report: Report, output: Output, look: Look) -> int:
             _write_lines(_page(report.columns, record, output, look), output)
     elif records or not report.empty:
         columns = [column for column in report.columns if _has_a_place(column, records)]
-        _write_lines(_table(columns, records, output, look), output)
+        _write_table(columns, records, output, look)
     return len(records)
+
+
+def _write_table(
+    columns: Sequence[Column], records: Sequence[Record], output: Output, look: Look
+) -> None:
+    grid = _grid(columns, records, output)
+    spare = [at for at, column in enumerate(columns) if column.spare]
+    left_out: list[str] = []
+    while spare and look.width is not None and _least_total(grid) > look.width:
+        left_out.insert(0, columns[spare[-1]].key)
+        grid = grid.without(spare.pop())
+    _write_lines(_table(grid, output, look), output)
+    if left_out:
+        output.prose(f"(no room for {', '.join(left_out)}: --fields or a wider terminal shows it)")
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A table's columns, whether each may fold, and its visible cells, the headings first."""
+
+    columns: Sequence[Column]
+    folds: Sequence[bool]
+    rows: Sequence[Sequence[str]]
+
+    def without(self, at: int) -> "_Grid":
+        rest = slice(at + 1, None)
+        return _Grid(
+            [*self.columns[:at], *self.columns[rest]],
+            [*self.folds[:at], *self.folds[rest]],
+            [[*row[:at], *row[rest]] for row in self.rows],
+        )
+
+
+def _grid(columns: Sequence[Column], records: Sequence[Record], output: Output) -> _Grid:
+    headings = [output.visible(column.heading) for column in columns]
+    rows = [
+        [output.visible(_cell(column, record.get(column.key))) for column in columns]
+        for record in records
+    ]
+    return _Grid(columns, [_folds(column, records) for column in columns], [headings, *rows])
+
+
+def _cell(column: Column, value: Any) -> str:
+    if column.kind is Kind.WORDS and isinstance(value, list | tuple):
+        return ", ".join(map(cell_text, value))
+    return cell_text(value)
+
+
+def _least_total(grid: _Grid) -> int:
+    return _total(column_widths(grid.folds, grid.rows, 1))
 
 
 def _has_a_place(column: Column, records: Sequence[Record]) -> bool:
@@ -71,16 +122,10 @@ def cell_text(value: Any) -> str:
     return duration_text(value) if isinstance(value, timedelta) else value_text(value)
 
 
-def _table(
-    columns: Sequence[Column], records: Sequence[Record], output: Output, look: Look
-) -> Iterator[str]:
-    headings = [output.visible(column.heading) for column in columns]
-    rows = [
-        [output.visible(cell_text(record.get(column.key))) for column in columns]
-        for record in records
-    ]
-    folds = [_folds(column, records) for column in columns]
-    widths = column_widths(folds, [headings, *rows], look.width)
+def _table(grid: _Grid, output: Output, look: Look) -> Iterator[str]:
+    columns, folds = grid.columns, grid.folds
+    headings, *rows = grid.rows
+    widths = column_widths(folds, grid.rows, look.width)
     right = [column.kind in _RIGHT_ALIGNED for column in columns]
     owing = [column.kind is Kind.AMOUNT for column in columns]
     bold, red = _paint("bold", look), _paint("red", look)
@@ -120,7 +165,7 @@ def _fold_row(
 def _folds(column: Column, records: Sequence[Record]) -> bool:
     """Whether the column holds nothing but words: a list may be one of ids."""
     if column.kind is not Kind.TEXT:
-        return False
+        return column.kind is Kind.WORDS
     return all(_is_words(record.get(column.key)) for record in records)
 
 

@@ -108,7 +108,8 @@ def blocks(points: Sequence[Point], *, width: int, height: int = 6) -> list[str]
     if not points or points[-1].at <= points[0].at:
         return []
     low, high = extent(points)
-    labels = {0: str(high), height - 1: str(low)}
+    nought = height - 1 - min(height * -low // (high - low), height - 1)
+    labels = {nought: "0", 0: str(high), height - 1: str(low)}
     margin = max(map(len, labels.values())) + 1
     room = max(width - margin, 10)
     eighths = [8 * height * (value - low) // (high - low) for value in sampled(points, room)]
@@ -117,8 +118,16 @@ def blocks(points: Sequence[Point], *, width: int, height: int = 6) -> list[str]
         + "".join(BLOCKS[min(8, max(0, one - 8 * (height - 1 - row)))] for one in eighths)
         for row in range(height)
     ]
-    first, last = day(points[0]), day(points[-1])
+    first, last = ends(points)
     return [*map(str.rstrip, rows), f"{'':{margin}}{first}{last:>{max(room - len(first), 11)}}"]
+
+
+def ends(points: Sequence[Point]) -> tuple[str, str]:
+    """The first and the last day; the times where that is one day."""
+    days = day(points[0]), day(points[-1])
+    if days[0] != days[1]:
+        return days
+    return f"{points[0].at:%H:%M:%S}", f"{points[-1].at:%H:%M:%S}"
 
 
 def sampled(points: Sequence[Point], columns: int) -> list[int]:

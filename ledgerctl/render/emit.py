@@ -48,20 +48,28 @@ def emit(
         report = shown_columns(report, for_table=format == "table")
     else:
         report = select_fields(report, fields, whole_document=format == "json")
-    output = Output(out)
+    output = Output(out, room=_room(out, width))
     count = write(report, output, Look(color=color, width=width))
     output.finish()
     if format != "json":
-        _remark(report, err, nothing_shown=format == "table" and count == 0)
+        _remark(report, err, width, nothing_shown=format == "table" and count == 0)
     return settled(report.exit_code)
 
 
-def _remark(report: Report, err: TextIO, *, nothing_shown: bool) -> None:
+def _room(stream: TextIO, width: int | None) -> int | None:
+    """The width that sentences are folded to: only where a person reads them."""
+    try:
+        return width if stream.isatty() else None
+    except ValueError:  # closed
+        return None
+
+
+def _remark(report: Report, err: TextIO, width: int | None, *, nothing_shown: bool) -> None:
     """Notes to stderr; that nobody can take them does not spoil the result."""
-    remarks = Output(err)
+    remarks = Output(err, room=_room(err, width))
     if nothing_shown and report.text is None and report.empty:
-        remarks.line(report.empty)
+        remarks.prose(report.empty)
     for note in settled(report.notes):
-        remarks.line(note)
+        remarks.prose(note)
     with suppress(OSError, ValueError, LookupError):
         remarks.finish()

@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 from ledgerctl.errors import OutputFailed
 from ledgerctl.render.report import Record
-from ledgerctl.render.text import encodable, visible
+from ledgerctl.render.text import encodable, folded_sentence, visible
 
 _HELD_CHARACTERS_MAX: Final = 65536
 _BATCH: Final = 500
@@ -29,8 +29,10 @@ class Output:
     raises; a reader that went away raises BrokenPipeError, any other trouble OutputFailed.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, room: int | None = None) -> None:
+        """`room` is the width of the terminal that sentences are folded to; None: they are not."""
         self._stream = stream
+        self._room = room
         self._held: list[str] = []
         self._held_characters = 0
         self.encoding = _encoding(stream)
@@ -54,6 +56,14 @@ class Output:
     def line(self, text: str) -> None:
         """Take one line of anybody's text."""
         self.write(f"{self.visible(text)}\n")
+
+    def prose(self, text: str) -> None:
+        """Take one sentence, folded where it would run into a terminal's edge."""
+        if self._room is None or len(text) < self._room:
+            self.line(text)
+            return
+        for line in folded_sentence(self.visible(text), self._room):
+            self.write(f"{line}\n")
 
     def finish(self) -> None:
         """Hand everything to the operating system."""

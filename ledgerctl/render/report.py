@@ -16,7 +16,8 @@ Answer = TypeVar("Answer")
 class Kind(Enum):
     """What a column holds, which decides how a table aligns, folds and colours it."""
 
-    TEXT = auto()  # words; the only kind that a table may fold
+    TEXT = auto()  # words, which a table may fold
+    WORDS = auto()  # a list of words, folded too
     ID = auto()  # whole and on one line in every format
     AMOUNT = auto()  # credits, signed
     COUNT = auto()
@@ -51,7 +52,8 @@ class Column:
     A column with `shown=False` appears only when `--fields` asks for it. `title` is the table's
     heading; plain and csv are headed by the key. To fit a terminal, a table leaves out a column
     with `in_table=False` unless `--fields` asks for it, and one with `when_filled=True` that no
-    record fills.
+    record fills. Where the rest is still too wide, it leaves out those with `spare=True`, the last
+    one first, and says so.
     """
 
     key: str
@@ -60,6 +62,7 @@ class Column:
     shown: bool = True
     in_table: bool = True
     when_filled: bool = False
+    spare: bool = False
 
     @property
     def heading(self) -> str:
@@ -78,9 +81,10 @@ class Report:
     when a closing balance is known. Without a document json prints the records under `items`, or
     the one record of a RECORD.
 
-    `text` replaces the body of table and plain. `head` and `foot` stand around a table, `sections`
-    are further tables below it, and `empty` is what a table's reader is told on stderr when there
-    are no records. `notes` go to stderr, in json into the document.
+    `text` replaces the body of table and plain; with `is_prose` a terminal gets it folded at words.
+    `head` and `foot` stand around a table, `sections` are further tables below it, and
+    `empty` is what a table's reader is told on stderr when there are no records. `notes` go to
+    stderr, in json into the document.
     """
 
     columns: Sequence[Column]
@@ -95,6 +99,7 @@ class Report:
     exit_code: int | Callable[[], int] = 0
     empty: str = ""
     sections: Sequence["Report"] = ()
+    is_prose: bool = False
 
 
 def settled(answer: Answer | Callable[[], Answer]) -> Answer:

@@ -1,5 +1,6 @@
 """Data as visible text: nothing from a record acts on the terminal, and nothing is lost."""
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,6 +31,8 @@ class _VisibleCharacters(dict[int, str]):
 
 
 _VISIBLE = _VisibleCharacters()
+_PIECES: Final = re.compile(r"\s*(?:`[^`]*`[^\s`]*|\S+)")
+_LEAD: Final = re.compile(r"\s+(?:! |[-+=\d\s]+(?<=  ))?")
 _JSON: Final = Encoder(ascii_only=False)
 
 
@@ -48,6 +51,24 @@ def visible(text: str) -> str:
 def encodable(text: str, encoding: str) -> str:
     r"""The text with whatever the encoding lacks written out, as in `\u2500`."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def folded_sentence(text: str, width: int) -> list[str]:
+    """A visible line in lines shorter than `width`, the later ones below where its words begin.
+
+    A command in backticks stays whole, so that it can be copied.
+    """
+    words = _PIECES.findall(text.rstrip())
+    lead = _LEAD.match(text)
+    indent = lead.end() if lead is not None and lead.end() < width // 2 else 0
+    lines = [""]
+    for word in words:
+        if cell_width(lines[-1] + word) >= width and lines[-1].strip():
+            lines.append(" " * indent)
+            lines[-1] += word.lstrip()
+        else:
+            lines[-1] += word
+    return lines
 
 
 def cell_width(text: str) -> int:

@@ -12,13 +12,13 @@ from ledgerctl.render.views.job_page import ROW_COLUMNS, job_document
 
 PREVIEW = 60
 ITEM_COLUMNS = (
-    Column("position", kind=Kind.COUNT),
+    Column("position", title="pos", kind=Kind.COUNT),
     Column("digest", kind=Kind.ID),
     Column("verdict"),
     Column("job_id", kind=Kind.ID),
     Column("account_id", kind=Kind.ID),
     Column("state", in_table=False),
-    Column("attempts", kind=Kind.COUNT),
+    Column("attempts", kind=Kind.COUNT, spare=True),
     Column("failed_at", kind=Kind.TIME, in_table=False),
     Column("not_before", kind=Kind.TIME, in_table=False),
     Column("error"),
@@ -46,7 +46,7 @@ GROUP_COLUMNS = (
     Column("group", kind=Kind.ID),
     Column("count", kind=Kind.COUNT),
     Column("error"),
-    Column("oldest", kind=Kind.TIME),
+    Column("oldest", kind=Kind.TIME, spare=True),
     Column("newest", kind=Kind.TIME),
     Column("sample_job", kind=Kind.ID),
 )
@@ -84,10 +84,13 @@ def item(letter: Letter) -> dict[str, Any]:
 
 
 def columns(letters: Sequence[Letter]) -> tuple[Column, ...]:
-    """The columns of a listing; those of unreadable entries only when there is one."""
+    """The columns of a listing; those of unreadable entries only when there is one.
+
+    A table has no room for them: there they stand below it.
+    """
     if any(letter.verdict is Verdict.UNREADABLE for letter in letters):
         return tuple(
-            Column(one.key, one.title, one.kind) if one.key in {"preview", "why"} else one
+            Column(one.key, in_table=False) if one.key in {"preview", "why"} else one
             for one in ITEM_COLUMNS
         )
     return ITEM_COLUMNS
@@ -101,7 +104,22 @@ def items(letters: Sequence[Letter]) -> Iterator[Record]:
 
 def letters(found: Sequence[Letter], total: int) -> Report:
     """A listing of dead letters."""
-    return listing(items(found), columns=columns(found), total=total, empty="No dead letters.")
+    return listing(
+        items(found),
+        columns=columns(found),
+        total=total,
+        foot=unreadable_lines(found),
+        empty="No dead letters.",
+    )
+
+
+def unreadable_lines(found: Sequence[Letter]) -> list[str]:
+    """One sentence for each unreadable letter: why, and how it begins."""
+    return [
+        f"{one.digest} is unreadable, {one.read.why}: {preview(one.raw, PREVIEW)}"
+        for one in found
+        if isinstance(one.read, Unreadable)
+    ]
 
 
 def statistics(found: Statistics, *, exit_code: int, notes: Sequence[str]) -> Report:

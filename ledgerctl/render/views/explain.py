@@ -30,16 +30,15 @@ PERIOD_COLUMNS = (
         for name in ("charged", "refunded", "reclaimed", "granted", "corrected", "other", "net", "balance")
     ),
 )  # fmt: skip
-CHART_COLUMNS = 64
 
 Lines = Callable[[Story], Iterator[str]]
 
 
-def explain(story: Story, *, format: str, chart: bool = False) -> Report:
-    """The whole story; `format` is text, markdown or html, `chart` draws blocks into the text."""
+def explain(story: Story, *, format: str, chart: int = 0) -> Report:
+    """The whole story; `format` is text, markdown or html, `chart` columns of blocks stand in the text."""
     lines = TEXTS[format](story)
     if format == "text" and chart:
-        lines = with_chart(story, lines)
+        lines = with_chart(story, lines, width=chart)
     periods = [period_record(one) for one in story.book.periods()] if story.is_long else None
     records = periods if periods is not None else list(map(line_record, lines_of(story)))
     return Report(
@@ -49,6 +48,7 @@ def explain(story: Story, *, format: str, chart: bool = False) -> Report:
         text=lines,
         exit_code=found_code(story.unusable),
         notes=remarks(story),
+        is_prose=format == "text",
     )
 
 
@@ -149,10 +149,10 @@ def period_record(one: Period) -> Record:
 # text
 
 
-def with_chart(story: Story, lines: Iterator[str]) -> Iterator[str]:
+def with_chart(story: Story, lines: Iterator[str], *, width: int) -> Iterator[str]:
     """The text with the balance over time below its heading."""
     yield next(lines)
-    if drawn := blocks(story.book.points(), width=CHART_COLUMNS):
+    if drawn := blocks(story.book.points(), width=width):
         yield ""
         yield from drawn
     yield from lines

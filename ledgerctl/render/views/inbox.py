@@ -1,6 +1,7 @@
 """The inbox, as reports."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,18 +18,20 @@ ROW_COLUMNS = (
     Column("status"),
     Column("attempts", kind=Kind.COUNT),
     Column("deliveries", kind=Kind.COUNT),
-    Column("first_seen_at", kind=Kind.TIME),
-    Column("last_seen_at", kind=Kind.TIME),
+    Column("first_seen_at", kind=Kind.TIME, spare=True),
+    Column("last_seen_at", kind=Kind.TIME, spare=True),
     Column("claimed_until", kind=Kind.TIME, shown=False),
     Column("not_before", kind=Kind.TIME, shown=False),
-    Column("completed_at", kind=Kind.TIME),
-    Column("last_error"),
+    Column("completed_at", kind=Kind.TIME, spare=True),
+    Column("last_error", when_filled=True),
 )
 STUCK_COLUMNS = (
-    *ROW_COLUMNS[:7],
+    *ROW_COLUMNS[:4],
+    *(replace(column, spare=True) for column in ROW_COLUMNS[4:6]),
+    ROW_COLUMNS[6],
     Column("age", kind=Kind.DURATION),
     Column("every", kind=Kind.DURATION),
-    Column("why"),
+    Column("why", kind=Kind.WORDS),
     *(column for column in ROW_COLUMNS[7:] if column.key != "last_error"),
     Column("last_error", shown=False),
 )

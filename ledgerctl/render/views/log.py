@@ -10,7 +10,7 @@ COLUMNS = (
     Column("at", kind=Kind.TIME, in_table=False),  # the id begins with it
     Column("operator", kind=Kind.ID),
     Column("command"),
-    Column("counts"),
+    Column("counts", spare=True),
     Column("exit_code", title="exit", kind=Kind.COUNT),
     Column("reason"),
 )

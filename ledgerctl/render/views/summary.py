@@ -45,10 +45,10 @@ DAY_COLUMNS = (
     Column("net", kind=Kind.AMOUNT),
     Column("jobs", kind=Kind.COUNT),
     Column("rows", kind=Kind.COUNT),
-    Column("as_of", kind=Kind.TIME),
+    Column("as_of", kind=Kind.TIME, spare=True),
 )
 UNTOUCHED_COLUMNS = (Column("from"), Column("to"), Column("why"))
-BAR_WIDTH = 24  # columns of the longest bar
+BAR_WIDTH = 16  # columns of the longest bar
 
 
 def rebuilt(done: Rebuilt) -> Report:

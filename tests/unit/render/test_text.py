@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from ledgerctl.render.color import ColorChoice, use_color
-from ledgerctl.render.text import cell_width, duration_text, value_text, visible
+from ledgerctl.render.text import (
+    cell_width,
+    duration_text,
+    folded_sentence,
+    value_text,
+    visible,
+)
 
 
 def test_every_control_and_invisible_character_is_written_out_and_no_other() -> None:
@@ -81,3 +87,27 @@ def test_the_first_that_speaks_decides_about_colour(
     choice: ColorChoice, environment: dict[str, str], is_tty: bool, expected: bool
 ) -> None:
     assert use_color(choice, environment, is_tty) is expected
+
+
+def test_a_sentence_is_folded_at_words_below_where_its_words_begin() -> None:
+    line = "  -40  = -40  On 30 November 40 credits were charged for job-42, before it ran."
+    folded = folded_sentence(line, 50)
+    assert folded == [
+        "  -40  = -40  On 30 November 40 credits were",
+        "              charged for job-42, before it ran.",
+    ]
+
+
+def test_a_command_in_backticks_is_never_folded() -> None:
+    line = "33 moved, 1 left, undo with `ledgerctl dead restore 20261130T123403394Z-d2877d3c6f`"
+    folded = folded_sentence(line, 60)
+    assert folded == [
+        "33 moved, 1 left, undo with",
+        "`ledgerctl dead restore 20261130T123403394Z-d2877d3c6f`",
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 10, 40, 200])
+def test_folding_loses_no_word(width: int) -> None:
+    line = "  ! one `two three` four-five " + "六" * 30 + " `seven eight`, nine"
+    assert " ".join(folded_sentence(line, width)).split() == line.split()
