@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ledgerctl.cli.session import Session
+from ledgerctl.domain.numbers import INT64_MAX
 from ledgerctl.domain.times import at_bound, time_range
 from ledgerctl.errors import UsageError
 
@@ -49,7 +50,14 @@ OfAccount = Annotated[
     typer.Option("--account", help="Only this account.", metavar="ACCOUNT", show_default=False),
 ]
 Limit = Annotated[
-    int, typer.Option("--limit", min=0, help="Show at most this many; 0 shows all.", metavar="N")
+    int,
+    typer.Option(
+        "--limit",
+        min=0,
+        help="Show at most this many; 0 shows all.",
+        metavar="N",
+        callback=lambda limit: min(limit, INT64_MAX),
+    ),
 ]
 FromFile = Annotated[
     str | None,

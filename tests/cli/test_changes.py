@@ -150,3 +150,9 @@ def test_a_text_that_jobs_of_two_types_answer_to_is_exit_3_and_names_both(
     assert "integer" in run.out + run.err
     assert "string" in run.out + run.err
     assert client[database].ledger.count_documents({}) == 2
+
+
+@pytest.mark.parametrize("noun", ["job", "balance", "inbox", "log", "dead"])
+def test_a_limit_beyond_every_number_shows_all(invoke: Invoker, noun: str) -> None:
+    run = invoke(noun, "list", "--limit", "9" * 30, "-o", "json")
+    assert (run.code, run.json()["items"]) == (0, [])
