@@ -189,12 +189,14 @@ def processed(state: Any) -> int:
 
 
 def succeeded_jobs(before: Any, after: Any) -> int:
-    """How many jobs have succeeded."""
-    return statuses(after, "succeeded") - statuses(before, "succeeded")
+    """How many jobs have succeeded and left the queue, which is the last step."""
+    return off_the_queue(after) - off_the_queue(before)
 
 
-def statuses(state: Any, status: str) -> int:
-    return sum(one.get("status") == status for one in state.collections["jobs"].values())
+def off_the_queue(state: Any) -> int:
+    there = state.whereabouts()
+    jobs = state.collections["jobs"]
+    return sum(one["status"] == "succeeded" and not there[name] for name, one in jobs.items())
 
 
 def tried(before: Any, after: Any) -> int:

@@ -12,6 +12,7 @@ from tests.proxy import Plan
 
 UNCHANGED = {2, 3, 4, 6, 9}  # exit codes that say that nothing changed
 HALF_DONE = {"missing_row", "missing_message", "flag_time"}  # what a standalone may show meanwhile
+ON_ITS_WAY = {"refunded_but_succeeded"}  # a worker sets the status first, then reclaims
 AGAIN_MAX = 3
 PARTIAL = 8
 COUNTED = {0, PARTIAL, 143}  # with a result whose counts must be true
@@ -204,7 +205,7 @@ def lost_or_doubled(before: State, after: State) -> list[str]:
 def new_findings(ground: Ground, reference: Reference) -> list[str]:
     """What the audit finds that it did not find before; a standalone may stand half done."""
     new = ground.findings() - reference.findings_before
-    excused = HALF_DONE if ground.kind == "standalone" else set()
+    excused = ON_ITS_WAY | (HALF_DONE if ground.kind == "standalone" else set())
     worse = sorted(f"{code} {job}" for code, job in new if code not in excused)
     return [f"the audit finds {worse}"] if worse else []
 
