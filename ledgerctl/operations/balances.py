@@ -16,7 +16,8 @@ from ledgerctl.domain.balances import (
 )
 from ledgerctl.domain.rows import Entry, running
 from ledgerctl.errors import NotFound
-from ledgerctl.stores.connections import Document, Stores
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.ledger import window_filter
 
 

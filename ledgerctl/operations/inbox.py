@@ -31,7 +31,8 @@ from ledgerctl.domain.inbox import (
 )
 from ledgerctl.errors import NotFound, Refused, UsageError
 from ledgerctl.stores.codec import to_amount, to_id
-from ledgerctl.stores.connections import Document, Stores
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.documents import Document
 
 CHUNK = 1_000
 CONFLICTS_NAMED = 5

@@ -14,7 +14,7 @@ from pymongo.command_cursor import CommandCursor
 from ledgerctl.domain.balances import AccountSum, TypeSum
 from ledgerctl.domain.rows import ORDER, Entry, LedgerRow
 from ledgerctl.stores.codec import candidates, to_entry, to_id, to_ledger_row, to_text, to_time
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
 from ledgerctl.stores.mongo import Mongo
 from ledgerctl.stores.plain import is_plain

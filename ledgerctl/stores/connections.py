@@ -1,7 +1,7 @@
 """Every store of a run, each opened at its first use: who needs no MongoDB loads no driver of it."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerctl.config import Settings
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ledgerctl.stores.queues import Queues
     from ledgerctl.stores.retry_queue import RetryLists
     from ledgerctl.stores.summaries import Summaries
-
-Document = dict[str, Any]
 
 
 class Stores:

@@ -15,7 +15,7 @@ from ledgerctl.domain.amounts import INT64_MAX, INT64_MIN
 from ledgerctl.domain.rows import RowType
 from ledgerctl.domain.summary import DaySpan
 from ledgerctl.stores.codec import candidates
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 
 COUNTED = [RowType.CHARGE.value, RowType.REFUND.value, RowType.RECLAIM.value]
 FIGURES = ("charged", "refunded", "reclaimed", "net", "jobs", "rows")

@@ -12,7 +12,6 @@ from ledgerctl.domain.days import EARLIEST, LATEST
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DaySpan, RefusedRow
 from ledgerctl.stores.codec import candidates, optional_id, to_id
-from ledgerctl.stores.connections import Document
 from ledgerctl.stores.daily import (
     COUNTED,
     INTEGERS,
@@ -24,6 +23,7 @@ from ledgerctl.stores.daily import (
     rows_of,
     values_of,
 )
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 DATES = {"$gte": EARLIEST, "$lte": LATEST}

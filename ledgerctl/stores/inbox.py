@@ -21,7 +21,7 @@ from ledgerctl.domain.inbox import (
 )
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.stores.codec import candidates, to_amount, to_id, to_text, to_time
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 DUPLICATE_KEY = 11000

@@ -7,7 +7,7 @@ from typing import Any
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from ledgerctl.stores.codec import to_id
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.ledger import guards_steps
 from ledgerctl.stores.mongo import Mongo
 

@@ -11,7 +11,7 @@ from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
 from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 if TYPE_CHECKING:

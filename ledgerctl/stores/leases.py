@@ -17,7 +17,7 @@ from ledgerctl.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 

@@ -11,7 +11,7 @@ from pymongo.errors import ConnectionFailure, DuplicateKeyError, ServerSelection
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.rows import NewRow, Row, RowType, row_order
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)

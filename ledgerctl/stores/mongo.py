@@ -34,7 +34,7 @@ from ledgerctl.errors import (
 )
 from ledgerctl.secrets import display, redact
 from ledgerctl.stores.changes import Changes
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pymongo.errors import DuplicateKeyError
 from ledgerctl.domain.inbox import KEY, TENANT, Message
 from ledgerctl.domain.rows import NewRow, Row
 from ledgerctl.stores.codec import candidates, from_id, to_id, to_number, to_text, to_time
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.inbox import measure, measuring, without_collisions
 from ledgerctl.stores.mongo import Mongo
 

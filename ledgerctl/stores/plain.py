@@ -6,7 +6,7 @@ from typing import Any
 from bson import Int64, ObjectId
 
 from ledgerctl.domain.jobs import SUCCEEDED
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.sweep import Story
 
 PLAIN_STEPS: tuple[tuple[tuple[str, int], ...], ...] = (

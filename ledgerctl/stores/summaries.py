@@ -14,7 +14,6 @@ from pymongo.read_concern import ReadConcern
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DayFigures, DaySpan, Difference, Figures
 from ledgerctl.stores.codec import optional_id, to_amount, to_id, to_text, to_time
-from ledgerctl.stores.connections import Document
 from ledgerctl.stores.daily import (
     FIGURES,
     Shape,
@@ -27,6 +26,7 @@ from ledgerctl.stores.daily import (
     overwrite_when,
     values_of,
 )
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 OUT_OF_MEMORY = {146, 10334, 17419, 4568300}  # a set of job ids too large: group on disk instead

@@ -14,7 +14,7 @@ from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.amounts import fits_int64
 from ledgerctl.stores.codec import DIGITS, to_id
-from ledgerctl.stores.connections import Document
+from ledgerctl.stores.documents import Document
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
 from ledgerctl.stores.mongo import CODEC, Mongo
 
