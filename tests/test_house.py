@@ -13,6 +13,9 @@ import pytest
 
 import ledgerctl
 from ledgerctl import errors
+from ledgerctl.cli.boundary import lines_of
+from ledgerctl.cli.topics import TOPICS, topic
+from ledgerctl.cli.usage import advised
 from tests.cli.commands import COMMANDS, Leaf
 from tests.write_generated import generated
 
@@ -211,3 +214,22 @@ def test_runtime_dependencies_are_the_four() -> None:
 def test_generated_files_are_what_the_command_table_says(path: Path) -> None:
     """After a change of the command line: `python -m tests.write_generated`."""
     assert path.read_text() == generated()[path]
+
+
+def test_every_error_says_what_to_do_in_three_lines() -> None:
+    found = [errors.LedgerctlError]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    for kind in found:
+        error = advised(kind("what happened"), ["dead", "requeue", "--all"])
+        assert error.hint, kind
+        assert len(lines_of(error)) == 3
+    asked = advised(errors.UsageError("no"), ["dead", "requeue", "--all"])
+    assert asked.hint == "`ledgerctl dead requeue --help`"
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_help_topics_fit_a_terminal(name: str) -> None:
+    lines = list(topic(name) or ())
+    assert lines
+    assert max(map(len, lines)) <= 80

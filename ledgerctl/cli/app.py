@@ -19,7 +19,7 @@ from ledgerctl.cli.boundary import (
     wants_json,
 )
 from ledgerctl.cli.nouns import NOUNS
-from ledgerctl.cli.usage import TYPER_TROUBLE, usage_error
+from ledgerctl.cli.usage import TYPER_TROUBLE, advised, usage_error
 from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError, UsageError
 
 
@@ -134,7 +134,7 @@ class Root(TyperGroup):
             words = [as_typed(word) for word in words]
             return int(super().main(args=words, standalone_mode=False, **settings) or 0)
         except LedgerctlError as error:
-            found = error
+            found = advised(error, words)
         except TYPER_TROUBLE as error:
             found = usage_error(error, words)
         except Exception as error:  # noqa: BLE001  # the last boundary: a bug is reported as one

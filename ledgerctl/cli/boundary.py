@@ -70,7 +70,21 @@ def lines_of(error: LedgerctlError) -> list[str]:
 
     what = " ".join(error.message.split("\n"))
     todo = [f"  try: {visible(' '.join(error.hint.split(chr(10))))}"] if error.hint else []
-    return [f"error: {visible(what)}", *todo, f"  [{error.code}, exit {int(error.exit_code)}]"]
+    lines = [f"error: {visible(what)}", *todo, f"  [{error.code}, exit {int(error.exit_code)}]"]
+    return [part for line in lines for part in fitted(line)]
+
+
+def fitted(line: str) -> list[str]:
+    """The line, broken at words where a terminal would break inside one."""
+    import shutil
+
+    from ledgerctl.render.text import folded_sentence
+
+    with suppress(AttributeError, ValueError):  # no stream, or a closed one
+        width = shutil.get_terminal_size((80, 24)).columns
+        if sys.stderr.isatty() and len(line) >= width:
+            return folded_sentence(line, width)
+    return [line]
 
 
 def trace_of(error: LedgerctlError) -> list[str]:

@@ -17,6 +17,8 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (143, "stopped by SIGTERM; the chunk in hand was finished"),
 )
 
+TEXT_WIDTH = 80
+
 CODES_FOOT = """
 Several named things at once: 0 when each is done, already so, or left by a
 filter; 8 when some are and some are not; when none is, 4 if none exists,
@@ -107,7 +109,7 @@ CRON = """\
 Silent on success, one short error otherwise, never twice at once:
 
   # m h dom mon dow  command
-  17 * * * *  ledgerctl summary rebuild --quiet --metrics-file /run/ledgerctl.prom
+  17 * * * *  ledgerctl summary rebuild --quiet --metrics-file /run/usage.prom
   41 6 * * *  ledgerctl ledger audit --since yesterday --quiet -o json
 
 Exit 9 means that another run holds the lease, which is fine. A crontab has a
@@ -128,12 +130,14 @@ use --days 2 or `yesterday` rather than $(date +...).
 
 def exit_codes() -> Iterator[str]:
     """The exit codes and their meaning."""
-    yield from (f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES)
+    yield from (f" {code:>3}  {meaning}" for code, meaning in EXIT_CODES)
     yield from CODES_FOOT.removesuffix("\n").split("\n")
 
 
 def environment() -> Iterator[str]:
     """Every setting: its variable, its key in the file, its default."""
+    import textwrap
+
     from ledgerctl.settings import SETTINGS
 
     yield "Strongest first: flag, environment, the chosen profile in the configuration"
@@ -146,7 +150,9 @@ def environment() -> Iterator[str]:
         yield ""
         yield f"  {', '.join(name for name in names if name)}"
         yield f"      {setting.help}"
-        yield f"      default: {default}"
+        yield from textwrap.wrap(
+            f"      default: {default}", TEXT_WIDTH, subsequent_indent=" " * 15
+        )
     yield ""
     yield "  ledgerctl config show    every setting, its value and what set it"
     yield "  ledgerctl config init    write a commented file, private to you"

@@ -2,15 +2,40 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 import typer
 
 from ledgerctl.cli.nouns import NOUNS
-from ledgerctl.errors import UsageError
+from ledgerctl.errors import LedgerctlError, UsageError
 
 # Typer names its usage errors' base only from 0.27 on; this holds for every version allowed.
+SINGLE: Final = {"doctor", "demo", "help"}  # nouns that are a command themselves
 TYPER_TROUBLE: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+WHAT_TO_DO: Final = {  # of errors that do not say it themselves
+    "bug": "please report it with the lines above; running the command again is safe",
+    "declined": "run it again to be asked again",
+    "interrupted": "run it again: what is done already is left as it is",
+    "partly_done": "run it again: what is done already is left as it is",
+}
+
+
+def advised(error: LedgerctlError, words: Sequence[str]) -> LedgerctlError:
+    """The error with what to do, which every error says."""
+    if not error.hint:
+        error.hint = WHAT_TO_DO.get(error.code, "") or f"`{command_of(words)} --help`"
+    return error
+
+
+def command_of(words: Sequence[str]) -> str:
+    """The command that a line begins with, as far as it can be told without its options."""
+    named = list(takewhile(lambda word: not word.startswith("-"), words[:2]))
+    if not named or named[0] not in NOUNS:
+        return "ledgerctl"
+    return " ".join(["ledgerctl", *(named[:1] if named[0] in SINGLE else named)])
 
 
 def usage_error(error: Exception, words: Sequence[str]) -> UsageError:

@@ -2,8 +2,9 @@
 
 Measured on an installed copy: compiled, and started by the launcher that the wheel brings. The
 minimum of twenty runs, taken in turns. On a machine that is busy with something else a long start
-is interrupted more often than a short one; so is the floor that Typer and the drivers set, and a
-ratio that is missed is judged by that floor: what we add to it must stay small.
+is interrupted more often than a short one: then the processor's time is compared, since no start
+waits for anything (tests/cli/test_terminal.py). The caches suffer too, and so does the floor that
+Typer and the drivers set: what we add to it must stay small.
 """
 
 import compileall
@@ -29,6 +30,7 @@ CASES: dict[str, tuple[list[str], float, str]] = {
     "queue stats": (["queue", "stats", "-o", "json"], 16, "typer, redis"),
     "job show": (["job", "show", "job-1", "-o", "json"], 20, "typer, pymongo, redis"),
 }
+BUSY = 1.15  # the clock of a start of Python, in its processor time
 OURS_MAX = 4.5  # what we may add to the floor, in starts of Python
 
 
@@ -57,13 +59,16 @@ def test_start_up_keeps_its_ratios(
         if floor != "pass":
             commands[floor] = [sys.executable, "-c", f"import {floor}"]
     commands |= {name: [str(launcher), *words] for name, (words, _, _) in CASES.items()}
-    best = dict.fromkeys(commands, float("inf"))
+    best = dict.fromkeys(commands, (float("inf"), float("inf")))
     for _ in range(RUNS):
         for name, words in commands.items():
-            best[name] = min(best[name], seconds(words, environment))
-    ratios = {name: took / best["pass"] for name, took in best.items()}
+            wall_s, cpu_s = seconds(words, environment)
+            best[name] = min(best[name][0], wall_s), min(best[name][1], cpu_s)
+    is_busy = best["pass"][0] > BUSY * best["pass"][1]
+    ratios = {name: took[is_busy] / best["pass"][is_busy] for name, took in best.items()}
+    print(f"by {'processor time' if is_busy else 'the clock'}:")
     for name, ratio in ratios.items():
-        print(f"{name:24} {best[name] * 1000:7.1f} ms {ratio:6.2f}")
+        print(f"{name:24} {best[name][is_busy] * 1000:7.1f} ms {ratio:6.2f}")
     missed = {
         name: round(ratios[name], 2)
         for name, (_, limit, floor) in CASES.items()
@@ -72,13 +77,14 @@ def test_start_up_keeps_its_ratios(
     assert not missed
 
 
-def seconds(words: list[str], environment: dict[str, str]) -> float:
+def seconds(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """By the clock, and of the processor."""
     begun = time.perf_counter()
     process = subprocess.Popen(
         words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
-    _, status, _ = os.wait4(process.pid, 0)
+    _, status, used = os.wait4(process.pid, 0)
     took = time.perf_counter() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, words
-    return took
+    return took, used.ru_utime + used.ru_stime

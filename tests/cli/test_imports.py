@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from ledgerctl import __version__
+from tests.conftest import ROOT
+
 DRIVERS = {"pymongo", "bson", "redis"}
 HEAVY = {*DRIVERS, "rich", "asyncio", "ssl", "pydantic", "zoneinfo", "sysconfig", "click"}
 FAST = {*HEAVY, "typer", "re", "json", "pathlib", "inspect", "dataclasses", "ledgerctl.cli.app"}
@@ -83,3 +86,23 @@ def test_a_broken_environment_is_not_read_on_the_fast_path(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_launcher_may_be_run_as_it_stands() -> None:
+    """The wheel takes the file with its mode. Its launcher is run by tests/cli/test_readme.py."""
+    launcher = ROOT / "ledgerctl" / "launcher.py"
+    assert launcher.stat().st_mode & 0o111 == 0o111
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(
+            ["git", "ls-files", "-s", str(launcher)],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert not listed.stdout or listed.stdout.startswith("100755 ")
+    done = subprocess.run(
+        [str(launcher), "--version"],
+        env={"PYTHONPATH": str(ROOT), "PATH": f"{sys.prefix}/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"ledgerctl {__version__}\n")

@@ -1,6 +1,7 @@
 """Dead letters and what was done to them, as reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ledgerctl.domain.dead import ErrorGroup, Letter, Statistics, Verdict
@@ -256,7 +257,9 @@ def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
     if found.job is not None:
         rows = document["job"]["rows"]
         sections.append(Report(ROW_COLUMNS, rows, head=("Ledger rows of the job:",)))
-    page_columns = (*columns(shown), Column("payload"))
+    # A page has room for everything.
+    whole = [replace(one, title="", in_table=True) for one in columns(shown)]
+    page_columns = (*whole, Column("payload"))
     return record(document, columns=page_columns, notes=notes, sections=sections)
 
 
