@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from ledgerctl.cli.session import Session, Words
 from ledgerctl.errors import Interrupted, InvariantBroken, LedgerctlError, Terminated
 from ledgerctl.secrets import Secret
 from tests.conftest import Run, Runner
+from tests.servers import wait_until
 
 MISTAKES = {
     "a noun misspelt": (["ded", "list"], "did you mean dead?"),
@@ -228,6 +228,13 @@ def test_the_descriptor_of_a_closed_stream_is_given_to_no_connection(
 # signals
 
 
+def catches_sigterm(pid: int) -> bool:
+    """Whether the program has come so far that it answers SIGTERM itself."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
@@ -242,7 +249,7 @@ def test_a_signal_ends_a_reader_with_its_own_code(
     with subprocess.Popen(
         words, env=bare_environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as program:
-        time.sleep(1.2)
+        wait_until(lambda: catches_sigterm(program.pid))
         program.send_signal(number)
         out, err = program.communicate(timeout=30)
     assert (program.returncode, out) == (code, "")
