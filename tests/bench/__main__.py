@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.bench.place import SIZES, Claim, Place, opened, say
+from tests.servers import stop_on_sigterm
 
 NAMES = (
     "balances",
@@ -64,6 +65,7 @@ def main() -> int:
     words = parser.parse_args()
     if unknown := set(words.names) - set(NAMES):
         parser.error(f"no such bench: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    stop_on_sigterm()
     with opened(SIZES[words.size], words.data) as place:
         figures = [figure for name in words.names or NAMES for figure in measured(place, name)]
     print(as_json(figures, words.size) if words.json else as_table(figures, words.size))
