@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import pexpect
 import pytest
 from bson import Int64
 from pymongo import MongoClient
@@ -227,6 +228,36 @@ def test_a_terminal_shows_styles_of_ours_and_nothing_of_the_datas(
 ) -> None:
     shown = on_a_terminal([*words, "--quiet"], environment | settings)
     harmless(shown.replace("\x1b[K", ""), color=color)
+
+
+@pytest.mark.parametrize("told", ["markdown", "html"])
+def test_a_story_for_a_ticket_or_a_page_holds_no_control_character(
+    invoke: Invoker, hostile: None, told: str
+) -> None:
+    done = invoke("balance", "explain", ACCOUNT, "--format", told)
+    assert done.code in {0, 5}, done.err
+    harmless(done.out + done.err, color=False)
+    if told == "html":
+        assert "<script" not in done.out.lower()
+
+
+def test_a_review_shows_every_hostile_letter_and_nothing_of_it_acts(
+    environment: dict[str, str], hostile: None
+) -> None:
+    words = ["-m", "ledgerctl", "dead", "review", "--all", "--color", "never"]
+    program = pexpect.spawn(
+        sys.executable, words, env=environment | {"TERM": "xterm"}, encoding="utf-8", timeout=60
+    )
+    shown = ""
+    while program.expect(["q quit", pexpect.EOF]) == 0:
+        shown += program.before or ""
+        program.send("s")
+    shown += program.before or ""
+    program.close()
+    assert program.exitstatus == 0, shown[-500:]
+    harmless(shown.replace("\r", "").replace("\x1b[K", ""), color=False)
+    first, last = re.findall(r"letter (\d+) of (\d+)", shown)[0], shown.count("\nletter ")
+    assert first == ("1", str(last))
 
 
 @pytest.mark.parametrize("width", ["40", "80"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,10 +51,13 @@ def test_the_table_of_exit_codes_is_the_one_of_the_help() -> None:
 
 
 def test_every_test_that_a_promise_names_exists() -> None:
-    named = {word.strip("`|,. ") for word in README.read_text().split() if "tests/" in word}
-    files = {name for name in named if name.endswith(".py")}
-    assert len(files) >= 15
-    assert not [name for name in files if not (ROOT / name).exists()]
+    promises = README.read_text().partition("## Promises")[2].partition("\n## ")[0]
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", promises)
+    assert len(named) >= 15
+    for row in (line for line in promises.split("\n") if line.startswith("| ")):
+        assert row.startswith("| promise") or "::test_" in row
+    for file, name in named:
+        assert f"\ndef {name}(" in (ROOT / file).read_text(), (file, name)
 
 
 def test_the_settings_are_settings(run_bare: Runner, tmp_path: Path) -> None:

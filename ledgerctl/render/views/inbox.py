@@ -261,4 +261,5 @@ def unclaimed_section(found: InboxAudit) -> Report:
     records: list[Record] = [
         {"consumer_group": group, "unclaimed": count} for group, count in found.unclaimed.items()
     ]
-    return Report(columns=UNCLAIMED_COLUMNS, records=records, head=["unclaimed messages"])
+    head = "unclaimed messages" if records else "every message was claimed by every group"
+    return Report(columns=UNCLAIMED_COLUMNS, records=records, head=[head], empty=head)

@@ -73,7 +73,7 @@ def rebuilt(done: Rebuilt) -> Report:
 def changes(items: Sequence[Record]) -> Report:
     """The differences that a dry run found."""
     head = "Would change:" if items else "Nothing would change."
-    return Report(CHANGE_COLUMNS, items, head=(head,))
+    return Report(CHANGE_COLUMNS, items, head=(head,), empty=head)
 
 
 def rebuilt_document(done: Rebuilt) -> dict[str, Any]:
