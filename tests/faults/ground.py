@@ -31,7 +31,7 @@ from tests.servers import SessionServers, wait_until
 COLLECTIONS = ("jobs", "ledger", "outbox", "inbox", "usage_daily")
 OTHERS = ("operator_log", "dead_archive", "leases")
 HUNG_S = 100.0
-VOLATILE = frozenset({"operation_id", "claimed_by", "attempts", "deliveries", "last_error", "claimed_until", "not_before", "token"})  # fmt: skip
+VOLATILE = frozenset({"operation_id", "claimed_by", "completed_by", "attempts", "deliveries", "last_error", "claimed_until", "not_before", "token"})  # fmt: skip
 MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z")
 ATTEMPTS = re.compile(rb'"attempts": ?\d+')
 PASSED = f"{DEAD}:passed:"
