@@ -86,8 +86,11 @@ def attempt(
 
     def body(session: Any) -> Correction:
         taken.clear()
-        decision = decide_correction(load(stores, [text], session=session)[0])
+        case = load(stores, [text], session=session)[0]
+        decision = decide_correction(case)
         if isinstance(decision, NoCorrection):
+            if not stores.mongo.transactions:
+                tell(stores, case)
             return stopped(text, decision)
         row = new_row(stores, decision, operation_id, reason)
         taken.append(row)
@@ -101,6 +104,13 @@ def attempt(
         return body(None)
     except RowTaken:
         return compared(stores, text, taken[0])
+
+
+def tell(stores: Stores, case: Case) -> None:
+    """Put the message of a correction that a run without transactions left untold."""
+    for row in case.rows:
+        if row.type == RowType.CORRECTION and row.id.text in case.unmessaged:
+            stores.outbox.add(row)
 
 
 def compared(stores: Stores, text: str, row: NewRow) -> Correction | None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from bson import Int64
 from redis import exceptions as redis_errors
 
 from ledgerctl.errors import OutcomeUnknown, ReadOnlyReplica
@@ -70,6 +71,21 @@ def test_an_operation_that_cannot_be_logged_is_exit_6_and_changes_nothing(
         refused = run_standalone("job", "refund", "job-1")
     assert refused.code == 6
     assert standalone_client[database].jobs.find_one() == make_job()
+
+
+def test_a_correction_without_its_message_is_told_by_the_next_run(
+    standalone_stores: Stores, standalone_client: Client, run_standalone: Runner, database: str
+) -> None:
+    seed(standalone_stores)
+    db = standalone_client[database]
+    db.ledger.insert_one(make_row(row_type="correction", _id="foreign", amount=Int64(-7)))
+    words = ("ledger", "correct", "job-1", "--reason", "x", "--yes")
+    namespace = f"{database}.outbox"
+    with failing(standalone_client, "update", errorCode=DISK_FULL, namespace=namespace):
+        assert run_standalone(*words).code == 8
+    assert (db.ledger.count_documents({}), db.outbox.count_documents({})) == (3, 0)
+    assert run_standalone(*words).code == 0
+    assert (db.ledger.count_documents({}), db.outbox.count_documents({})) == (3, 1)
 
 
 def test_an_archive_that_is_not_known_to_be_durable_moves_no_letter(
