@@ -1,12 +1,11 @@
 """`ledgerctl sandbox`: private servers to try things on; it never touches a profile's stores."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
-from ledgerctl.errors import SettingsError
 from ledgerctl.render.report import Column, Kind, Record, Report
 
 if TYPE_CHECKING:
@@ -112,8 +111,7 @@ def reset(session: Session) -> Report:
 @contextmanager
 def _changing(session: Session, text: str) -> Iterator[None]:
     """Ask what the profile wants asked before any change, then show what is going on."""
-    with suppress(SettingsError):  # it never touches a profile's stores, so it needs no settings
-        session.consent([text, session.place()], count=1, bulk=False)
+    session.consent([text, session.place()], count=1, bulk=False)
     session.progress(text)
     try:
         yield
