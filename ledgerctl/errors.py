@@ -1,7 +1,7 @@
 """Everything that can go wrong, each with a stable code, a hint and an exit code."""
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ExitCode(IntEnum):
@@ -34,6 +34,10 @@ class LedgerctlError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def document(self) -> dict[str, Any]:
+        """The error as machines read it; holds no secret."""
+        return {"code": self.code, "message": self.message, "hint": self.hint}
 
 
 class InvariantBroken(LedgerctlError):

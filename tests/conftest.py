@@ -75,6 +75,7 @@ class Invoker(Protocol):
 
 def pytest_configure() -> None:
     stop_on_sigterm()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of runs would compile all anew
 
 
 def _must_start(start: Callable[[], Server]) -> Server:

@@ -1,5 +1,6 @@
 """The servers of a test session, and the guard that ends them when the session is killed."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -23,11 +24,23 @@ TEST_COMMANDS = ("--setParameter", "enableTestCommands=1")
 WATCH = 'dir=$1; shift; read -r _; kill -9 "$@" 2>/dev/null; sleep 1; rm -rf "$dir"'
 
 
+IN_MEMORY = Path("/dev/shm")  # noqa: S108  # no disk to wait for, where there is room for it
+ROOM_WANTED = 8 * 1024**3
+
+
+def roomy_place() -> Path | None:
+    """The file system in memory, if servers of a session fit in it; None for the usual place."""
+    with suppress(OSError):
+        if shutil.disk_usage(IN_MEMORY).free >= ROOM_WANTED and os.access(IN_MEMORY, os.W_OK):
+            return IN_MEMORY
+    return None
+
+
 class SessionServers:
     """Starts servers in a directory of its own and ends every one of them at the end."""
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="ledgerctl-tests-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="ledgerctl-tests-", dir=roomy_place()))
         self._started: list[tuple[Server, subprocess.Popen[bytes]]] = []
         self._again: dict[int, Callable[[], Server]] = {}  # by port
 

@@ -52,16 +52,7 @@ def report_error(error: LedgerctlError, *, as_json: bool) -> int:
 
 def document_of(error: LedgerctlError) -> str:
     """The error as one line of JSON. Source: contract, section 1."""
-    return json.dumps(
-        {
-            "error": {
-                "code": error.code,
-                "message": error.message,
-                "hint": error.hint,
-                "exit_code": int(error.exit_code),
-            }
-        }
-    )
+    return json.dumps({"error": {**error.document(), "exit_code": int(error.exit_code)}})
 
 
 def lines_of(error: LedgerctlError) -> list[str]:

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -41,14 +41,6 @@ class ColorChoice(StrEnum):
     AUTO = "auto"
     ALWAYS = "always"
     NEVER = "never"
-
-
-class CommandFunction(Protocol):
-    """A command's own part: takes the session and its own words, returns what to print."""
-
-    __name__: str
-
-    def __call__(self, session: Session, /, **words: Any) -> Report | None: ...
 
 
 COMMON_OPTIONS: dict[str, Any] = {

@@ -32,8 +32,10 @@ class Stop:
 
     @property
     def exit_code(self) -> ExitCode | None:
-        """The exit code of an interrupted change; None when nobody interrupted."""
-        return None if self.received is None else EXIT_CODES[signal.Signals(self.received)]
+        """The exit code of an interrupted run, whatever it made of the signal; None without one."""
+        if self.received is not None:
+            return EXIT_CODES[signal.Signals(self.received)]
+        return None if self.ended is None else self.ended.exit_code
 
     def install(self) -> None:
         """Take over both signals; without effect outside the main thread."""

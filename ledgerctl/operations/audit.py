@@ -117,8 +117,7 @@ class Audit:
             return None
         of = "" if self.rows_expected is None else f" of about {self.rows_expected}"
         return {
-            "code": self.trouble.code,
-            "message": self.trouble.message,
+            **self.trouble.document(),
             "hint": "run it again; what was found stands, what was not read is not known",
             "read": f"{self.rows_checked}{of} rows",
         }

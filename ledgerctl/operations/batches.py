@@ -44,12 +44,7 @@ class BatchOutcome:
         """The trouble as a document, with the ids that were not tried."""
         if self.trouble is None:
             return None
-        return {
-            "code": self.trouble.code,
-            "message": self.trouble.message,
-            "hint": self.trouble.hint,
-            "not_tried": len(self.not_tried),
-        }
+        return {**self.trouble.document(), "not_tried": len(self.not_tried)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,7 @@ def attempt(
             return stopped(text, decision)
         row = new_row(stores, decision, operation_id, reason)
         taken.append(row)
-        stores.ledger.append(row, session)
-        stores.outbox.add(row, session)
+        stores.append(row, session)
         return done(text, decision)
 
     try:

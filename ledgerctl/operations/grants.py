@@ -1,6 +1,6 @@
 """Grants: credits given to an account, once for each key."""
 
-from typing import Any
+from functools import partial
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import Outcome, StepResult
@@ -35,13 +35,8 @@ def grant(
         operation_id=operation_id,
         reason=reason,
     )
-
-    def body(session: Any) -> None:
-        stores.ledger.append(row, session)
-        stores.outbox.add(row, session)
-
     try:
-        stores.mongo.together(f"grant {key}", body)
+        stores.mongo.together(f"grant {key}", partial(stores.append, row))
     except RowTaken:
         return compared(stores, row)
     return result(row, Outcome.APPLIED)

@@ -236,6 +236,7 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
     if start is not None:
         days += days_with_rows(stores, start, to_day, session)
     undated = stores.daily_rows.undated_rows(recorded, request.accounts, session)
+    strayed = stores.daily_rows.strayed_rows(recorded, request.accounts, session)
 
     def look(span: DaySpan, own: Any) -> OddRows:
         return stores.daily_rows.odd_rows(span, recorded, request.accounts, own)
@@ -250,7 +251,11 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
         late_days=tuple(late),
         odd_days=frozenset(span.day for span, one in odd.items() if one.usable),
         refused=tuple(
-            {row.account_id: row for one in (undated, *odd.values()) for row in one.recent}.values()
+            {
+                row.account_id: row
+                for one in (undated, strayed, *odd.values())
+                for row in one.recent
+            }.values()
         ),
         undated=undated.others + sum(one.others for one in odd.values()),
         not_rebuilt=tuple(untouched(from_day, to_day, first=first, last=last, late=late)),

@@ -79,13 +79,7 @@ class RepairOutcome:
 
     def trouble_document(self) -> dict[str, Any] | None:
         """What ended it early, as printed."""
-        if self.trouble is None:
-            return None
-        return {
-            "code": self.trouble.code,
-            "message": self.trouble.message,
-            "hint": self.trouble.hint,
-        }
+        return None if self.trouble is None else self.trouble.document()
 
 
 @dataclass(slots=True)

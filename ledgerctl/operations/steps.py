@@ -1,9 +1,9 @@
 """The guarded steps: charge, refund and reclaim of a job, each at most one row for ever."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ledgerctl.domain.ids import Id
@@ -179,8 +179,7 @@ def write(stores: Stores, request: Request, row: NewRow, job: Job | None) -> Ste
     def body(session: Any) -> None:
         if not guarded(stores, request, row, session):
             raise GuardMissed
-        stores.ledger.append(row, session)
-        stores.outbox.add(row, session)
+        stores.append(row, session)
 
     try:
         stores.mongo.together(f"{request.step} job {request.job_id}", body)
@@ -273,13 +272,8 @@ def append_row(
     stores: Stores, request: Request, row: NewRow, *, completed: bool
 ) -> StepResult | None:
     """Append a row whose flag is set, with its message; a row that stands is compared."""
-
-    def body(session: Any) -> None:
-        stores.ledger.append(row, session)
-        stores.outbox.add(row, session)
-
     try:
-        stores.mongo.together(f"append row {row.id}", body)
+        stores.mongo.together(f"append row {row.id}", partial(stores.append, row))
     except RowTaken:
         return compared(stores, request, row)
     return applied(request, row, completed=completed)
@@ -380,6 +374,3 @@ def stopped(request: Request, job: Job | None, decision: Stop) -> StepResult:
         at=None if row is None else row.created_at,
         detail=decision.detail,
     )
-
-
-Taker = Callable[[Stores, Request], StepResult]

@@ -20,7 +20,6 @@ from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.documents import Document
 
 CLAIMS: Final = 3_344
-MESSAGES_WITH_TENANT: Final = 1_174
 MESSAGES_WITHOUT_TENANT: Final = 277  # notices of the service itself, which no group consumes
 DAYS: Final = 15  # today included
 EVERY: Final = timedelta(seconds=45)  # how often the consumers came by

@@ -70,7 +70,6 @@ class Server:
         return _tail(self.log)
 
 
-Ready = Callable[[Server], bool]
 OnSpawn = Callable[[Server], None]
 
 

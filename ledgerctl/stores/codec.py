@@ -6,7 +6,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-from bson import DatetimeMS, Decimal128, Int64, ObjectId
+from bson import Decimal128, Int64, ObjectId
 from bson.errors import InvalidId
 
 from ledgerctl.domain.amounts import Amount, exact_amount, fits_int64
@@ -189,11 +189,6 @@ def to_number(amount: int) -> Int64 | Decimal128:
     if fits_int64(amount):
         return Int64(amount)
     return Decimal128(Decimal(amount))
-
-
-def out_of_range(value: object) -> bool:
-    """Whether a stored date is one that Python cannot hold."""
-    return isinstance(value, DatetimeMS)
 
 
 def to_plain(value: object) -> Any:

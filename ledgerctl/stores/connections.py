@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 from ledgerctl.config import Settings
 
 if TYPE_CHECKING:
+    from pymongo.client_session import ClientSession
+
+    from ledgerctl.domain.rows import NewRow
     from ledgerctl.stores.account_rows import AccountRows
     from ledgerctl.stores.archive import Archive
     from ledgerctl.stores.daily_rows import DailyRows
@@ -164,6 +167,14 @@ class Stores:
         """How many confirmed writes of this run have changed anything that counts."""
         documents = self.mongo.changes.count if "mongo" in self.__dict__ else 0
         return documents + (self.queues.changes if "queues" in self.__dict__ else 0)
+
+    def append(self, row: "NewRow", session: "ClientSession | None" = None) -> None:
+        """Append a row with the message that tells of it; in a transaction they land together.
+
+        Raises RowTaken when the row's identity stands already. Source: contract, section 2, outbox.
+        """
+        self.ledger.append(row, session)
+        self.outbox.add(row, session)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from bson import ObjectId
@@ -26,6 +26,8 @@ from ledgerctl.stores.daily import (
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
+# What the four bytes of an ObjectId can say.
+OBJECT_IDS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2106, 2, 7, tzinfo=UTC))
 DATES = {"$gte": EARLIEST, "$lte": LATEST}
 # One condition a type: only then does MongoDB go to the few keys there are in the index.
 NO_DATES: list[Document] = [
@@ -135,6 +137,19 @@ class DailyRows:
         query |= {"amount": {"$not": INTEGERS}}
         return self._odd(query, window, accounts, session, usable=True)
 
+    def strayed_rows(
+        self, window: Recorded, accounts: Sequence[str] | None, session: ClientSession
+    ) -> OddRows:
+        """The rows recorded in the window that cannot be summed and are dated outside of it.
+
+        Looks at what was recorded in the window and nothing else, however long the ledger is.
+        """
+        found = [
+            self._odd(query, window, accounts, session, usable=True, strayed=True)
+            for query in recorded_queries(window)
+        ]
+        return OddRows(recent=tuple(row for one in found for row in one.recent))
+
     def _odd(
         self,
         query: Document,
@@ -143,8 +158,11 @@ class DailyRows:
         session: ClientSession | None,
         *,
         usable: bool,
+        strayed: bool = False,
     ) -> OddRows:
-        pipeline = odd_groups(query, window, accounts, self._jobs.name, usable=usable)
+        pipeline = odd_groups(
+            query, window, accounts, self._jobs.name, usable=usable, strayed=strayed
+        )
         with self._mongo.reading("look for rows that cannot be summed", outer(session)):
             groups = list(self._ledger.aggregate(pipeline, session=session, allowDiskUse=True))
         return odd_rows_of(groups, accounts, dated=usable)
@@ -201,6 +219,21 @@ def late_queries(since: datetime, before: datetime, account: str | None) -> list
     return queries
 
 
+def recorded_queries(window: Recorded) -> list[Document]:
+    """The ways in which a row that is no int or long can have been recorded inside the window.
+
+    By recorded_at, else by the time of an ObjectId `_id`. One that only created_at stands for is
+    dated where it was recorded.
+    """
+    base: Document = {"type": {"$in": COUNTED}, "amount": {"$not": INTEGERS}}
+    queries = [base | {"recorded_at": {"$gte": window.start, "$lt": window.end}}]
+    start, end = max(window.start, OBJECT_IDS[0]), min(window.end, OBJECT_IDS[1])
+    if start < end:
+        generated = {"$gte": ObjectId.from_datetime(start), "$lt": ObjectId.from_datetime(end)}
+        queries.append(base | {"recorded_at": {"$not": {"$type": "date"}}, "_id": generated})
+    return queries
+
+
 def odd_groups(
     query: Document,
     window: Recorded,
@@ -208,13 +241,31 @@ def odd_groups(
     jobs: str,
     *,
     usable: bool,
+    strayed: bool = False,
 ) -> list[Document]:
-    """The stages that count odd rows by account: `usable` says whether one may be whole."""
+    """The stages that count odd rows by account: `usable` says whether one may be whole.
+
+    `strayed` leaves only those that are dated outside the window.
+    """
     if accounts is not None:
         query = query | {"account_id": {"$in": [*values_of(accounts), None]}}
     named: Document = {"$ne": [{"$ifNull": ["$account_id", None]}, None]}
+    outside: Document = {
+        "$and": [
+            {"$eq": [{"$type": "$created_at"}, "date"]},
+            {
+                "$or": [
+                    {"$lt": ["$created_at", window.start]},
+                    {"$gte": ["$created_at", window.end]},
+                ]
+            },
+        ]
+    }
+    # An expression, so that no plan walks the days outside to find these few.
+    kept = [{"$match": {"$expr": {"$eq": [True, outside]}}}] if strayed else []
     return [
         {"$match": query},
+        *kept,
         {
             "$group": {
                 "_id": {

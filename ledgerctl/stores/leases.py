@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pymongo import ReturnDocument
@@ -177,9 +177,3 @@ def taking(owner: str, term: timedelta) -> list[Document]:
         },
         {"$unset": "_free"},
     ]
-
-
-def expired_at(document: Document) -> datetime | None:
-    """When a lease runs out, or ran out."""
-    moment = document.get("expires_at")
-    return moment if isinstance(moment, datetime) else None

@@ -103,11 +103,6 @@ class Ledger:
             )
         return None if found is None else to_id(found["account_id"])
 
-    def has_rows_without_account(self) -> bool:
-        """Whether any row lacks its account, so that its job must be asked."""
-        with self._mongo.reading("read the ledger"):
-            return self._rows.find_one({"account_id": None}, {"_id": 1}) is not None
-
     def by_job(self, *, account: str | None = None, since: datetime | None = None) -> Iterator[Row]:
         """The rows that name an account, or were dated or written since a time, in order of jobs.
 

@@ -5,9 +5,6 @@ LEDGERCTL_BENCH_ROWS sets the larger size; CI runs a small one.
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +13,7 @@ from pymongo import MongoClient
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import INDEXES
 from tests.bench.generate import Plan, Totals, account_name, generate
-from tests.conftest import ROOT
+from tests.bench.peak import run_measured
 
 ROWS = int(os.environ.get("LEDGERCTL_BENCH_ROWS", "30000"))
 LARGEST = account_name(0)
@@ -27,25 +24,6 @@ PEAK_KB_MAX = 120 * 1024
 @pytest.fixture(params=[1.0, 0.0], ids=["named", "joined"])
 def named(request: pytest.FixtureRequest) -> float:
     return float(request.param)
-
-
-# A process inherits its parent's peak, so the program's parent has to be a small one.
-MEASURED = """
-import os, subprocess, sys
-program = subprocess.Popen([sys.executable, "-m", "ledgerctl", *sys.argv[1:]])
-_, status, usage = os.wait4(program.pid, 0)
-print(usage.ru_maxrss, file=sys.stderr)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-def run_measured(environment: Mapping[str, str], *words: str) -> tuple[bytes, int]:
-    """The output of one run of the program, and its peak resident memory in KB."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words], env=dict(environment), cwd=ROOT,
-        capture_output=True, check=True,
-    )  # fmt: skip
-    return done.stdout, int(done.stderr.splitlines()[-1])
 
 
 def load(client: MongoClient[dict[str, Any]], stores: Stores, rows: int, named: float) -> Totals:

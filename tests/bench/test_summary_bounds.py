@@ -1,16 +1,13 @@
 """A rebuild's cost: the window's rows and no others, and a crowded day in bounded memory."""
 
 import json
-import os
-import subprocess
-import sys
 from datetime import timedelta
 from typing import Any
 
 from ledgerctl.operations.rebuild import rebuild
 from ledgerctl.stores.connections import Stores
+from tests.bench.peak import run_measured
 from tests.builders import make_row
-from tests.conftest import ROOT
 from tests.integration.test_summary_rules import append, noon, on, stored
 
 DAY = "2026-03-05"
@@ -58,28 +55,10 @@ def test_a_day_of_300_000_rows_of_one_account_is_rebuilt_in_bounded_memory(
     for start in range(0, CROWD, 50_000):
         chunk = rows(50_000, DAY, f"job-{start}")
         append(stores, *chunk)
-    program = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "ledgerctl",
-            "summary",
-            "rebuild",
-            "--from",
-            DAY,
-            "--to",
-            DAY,
-            "-o",
-            "json",
-        ],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
+    out, peak_kb = run_measured(
+        environment, "summary", "rebuild", "--from", DAY, "--to", DAY, "-o", "json"
     )
-    out = program.stdout.read() if program.stdout else b""
-    _, status, used = os.wait4(program.pid, 0)
-    program.returncode = os.waitstatus_to_exitcode(status)
-    peak_mb = used.ru_maxrss / 1024
+    peak_mb = peak_kb / 1024
     print(f"{json.loads(out)['duration_s']} s, client at most {peak_mb:.0f} MB")
     assert peak_mb <= PEAK_MB_MAX
     assert json.loads(out)["rows"] == CROWD

@@ -1,5 +1,9 @@
 """An audit whose cursor is lost goes on where it was, or says how far it came; never a false total."""
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,6 +12,7 @@ from pymongo.database import Database
 
 from tests.builders import NOON, make_job, make_row
 from tests.conftest import Client, Runner
+from tests.servers import wait_until
 
 Documents = Database[dict[str, Any]]
 JOBS = 6_000
@@ -72,6 +77,33 @@ def test_a_walk_that_cannot_go_on_says_how_far_it_came_and_gives_no_total(
     shown = run("ledger", "audit", "-o", "plain")
     assert shown.code == 8
     assert f"of about {JOBS} rows read, then:" in shown.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_walk_says_how_far_it_came_and_exits_as_interrupted(
+    environment: dict[str, str],
+    client: Client,
+    documents: Documents,
+    fail: Callable[..., None],
+    number: int,
+    code: int,
+) -> None:
+    def asked() -> int:
+        return int(client.admin.command("serverStatus")["metrics"]["commands"]["getMore"]["total"])
+
+    fail({"skip": 2}, failCommands=["getMore"], blockConnection=True, blockTimeMS=1000)
+    before = asked()
+    words = [sys.executable, "-m", "ledgerctl", "ledger", "audit", "-o", "json"]
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        wait_until(lambda: asked() >= before + 3)
+        program.send_signal(number)
+        out, err = program.communicate(timeout=60)
+    found = json.loads(out)
+    assert program.returncode == code, err
+    assert found["complete"] is False
+    assert found["rows_checked"] < JOBS
 
 
 def test_a_store_that_was_never_reached_is_exit_6(run: Runner) -> None:

@@ -29,7 +29,7 @@ from tests.proxy import Fault, Plan, proxied
 from tests.servers import SessionServers, wait_until
 
 CHAOS_S = float(os.environ.get("LEDGERCTL_TEST_CHAOS_S", "6"))  # the full run: 60
-CHAOS_JOBS = int(os.environ.get("LEDGERCTL_TEST_CHAOS_JOBS", "400"))  # the full run: 5000
+CHAOS_JOBS = int(os.environ.get("LEDGERCTL_TEST_CHAOS_JOBS", "200"))  # the full run: 5000
 IDLE_S = float(os.environ.get("LEDGERCTL_TEST_IDLE_S", "8"))  # the full run: 60
 RETRY, DEAD = "jobs:retry", "jobs:dead-letter"
 LATER = "2999-01-01T00:00:00Z"

@@ -23,7 +23,13 @@ from ledgerctl.sandbox.servers import Running, State
 from tests.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-START = "import sys, pathlib; from ledgerctl.sandbox import servers; servers.start(pathlib.Path(sys.argv[1]))"
+# A session in the background of a script ignores Ctrl-C, and so would all that it starts.
+START = """
+import pathlib, signal, sys
+from ledgerctl.sandbox import servers
+signal.signal(signal.SIGINT, signal.default_int_handler)
+servers.start(pathlib.Path(sys.argv[1]))
+"""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Summaries over every kind of row: ids of all types, odd amounts, undated, late, unnamed accounts."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -222,6 +222,28 @@ def test_an_objectid_tells_when_an_undated_row_was_written(stores: Stores) -> No
     )
     done = rebuild(stores, Request())
     assert (done.refused, done.undated) == (["acct-1"], 1)
+
+
+@pytest.mark.parametrize("dated", [AT, noon("2099-01-01")], ids=["long ago", "ahead"])
+@pytest.mark.parametrize("generated", [False, True], ids=["recorded_at", "ObjectId"])
+def test_a_row_recorded_in_the_window_that_cannot_be_summed_refuses_its_account_wherever_dated(
+    stores: Stores, dated: datetime, *, generated: bool
+) -> None:
+    now = stores.mongo.now()
+    recorded = {"_id": ObjectId()} if generated else {"recorded_at": now}
+    odd: dict[str, Any] = {"created_at": dated, **recorded}
+    append(
+        stores,
+        make_row("job-1", created_at=now),
+        make_row("job-2", amount="text", **odd),
+        make_row("job-3", account_id="acct-2", created_at=now),
+        make_row("job-4", account_id="acct-2", amount=-40.0, **(odd | {"_id": ObjectId()})),
+    )
+    done = rebuild(stores, Request())
+    assert (done.refused, done.exit_code, done.undated) == (["acct-1"], 8, 0)
+    assert [one["_id"] for one in everything(stores)] == [f"acct-2:{today(stores)}"]
+    assert rebuild(stores, Request(account="acct-2")).refused == []
+    assert rebuild(stores, Request(account="acct-1")).refused == ["acct-1"]
 
 
 @pytest.mark.parametrize("row", [{"created_at": "text"}, {"amount": "text"}])

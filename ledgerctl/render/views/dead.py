@@ -227,12 +227,7 @@ def reviewed(counts: Mapping[str, Any]) -> Report:
 
 def trouble(error: LedgerctlError, exit_code: int) -> dict[str, Any]:
     """What ended an operation early."""
-    return {
-        "code": error.code,
-        "message": error.message,
-        "hint": error.hint,
-        "exit_code": exit_code,
-    }
+    return {**error.document(), "exit_code": exit_code}
 
 
 def page(found: LetterPage, shown: Sequence[Letter]) -> Report:

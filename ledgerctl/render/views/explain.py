@@ -8,19 +8,11 @@ from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import markdown
 from ledgerctl.render.chart import blocks
 from ledgerctl.render.report import Column, Kind, Record, Report
-from ledgerctl.render.views.balance import found_code, unusable_record
+from ledgerctl.render.views.balance import REPLAY_COLUMNS, found_code, unusable_record
 from ledgerctl.render.views.job import amount_value
 from ledgerctl.render.words import figures, heading, job_heading, period_words, remarks
 
-COLUMNS = (
-    Column("row_id", kind=Kind.ID),
-    Column("created_at", kind=Kind.TIME),
-    Column("job_id", kind=Kind.ID),
-    Column("type"),
-    Column("amount", kind=Kind.AMOUNT),
-    Column("balance", kind=Kind.AMOUNT),
-    Column("sentence"),
-)
+COLUMNS = (*REPLAY_COLUMNS, Column("sentence"))
 PERIOD_COLUMNS = (
     Column("period", kind=Kind.ID),
     Column("rows", kind=Kind.COUNT),

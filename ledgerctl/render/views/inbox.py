@@ -50,13 +50,6 @@ FIELD_COLUMNS = (
     Column("empty", kind=Kind.COUNT),
 )
 UNCLAIMED_COLUMNS = (Column("consumer_group", kind=Kind.ID), Column("unclaimed", kind=Kind.COUNT))
-MESSAGE_COLUMNS = (
-    Column("message_key", kind=Kind.ID),
-    Column("tenant_id", kind=Kind.ID),
-    Column("topic"),
-    Column("created_at", kind=Kind.TIME),
-    Column("payload"),
-)
 CONSUMED_COLUMNS = (
     Column("consumer_group", kind=Kind.ID),
     Column("handled", kind=Kind.COUNT),

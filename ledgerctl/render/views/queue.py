@@ -148,11 +148,7 @@ def worked_report(
     document: dict[str, object] = {**asdict(tally), "operation_id": operation_id}
     notes: tuple[str, ...] = ()
     if trouble is not None:
-        document["error"] = {
-            "code": trouble.code,
-            "message": trouble.message,
-            "hint": trouble.hint,
-        }
+        document["error"] = trouble.document()
         notes = (f"ended early: {trouble.message}", *([trouble.hint] if trouble.hint else []))
     return record(
         document,  # type: ignore[arg-type]  # JSON values by construction
@@ -197,7 +193,7 @@ def recovered_report(
         "operation_id": operation_id,
     }
     if trouble is not None:
-        document["error"] = {"code": trouble.code, "message": trouble.message, "hint": trouble.hint}
+        document["error"] = trouble.document()
     return Report(
         columns=RECOVERED_COLUMNS,
         records=records,
