@@ -235,13 +235,12 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
     days = [span_of(day, zone) for day in late]
     if start is not None:
         days += days_with_rows(stores, start, to_day, session)
-    undated = stores.daily_rows.undated_rows(recorded, request.accounts, session)
-    strayed = stores.daily_rows.strayed_rows(recorded, request.accounts, session)
-
-    def look(span: DaySpan, own: Any) -> OddRows:
-        return stores.daily_rows.odd_rows(span, recorded, request.accounts, own)
-
-    odd = side_by_side(stores, days, look, after=session)
+    odd = odd_by_day(stores, days, recorded, request.accounts, session)
+    all_odd = (
+        stores.daily_rows.undated_rows(recorded, request.accounts, session),
+        stores.daily_rows.strayed_rows(recorded, request.accounts, session),
+        *odd.values(),
+    )
     return Plan(
         as_of=as_of,
         from_day=from_day,
@@ -250,16 +249,25 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
         days=tuple(days),
         late_days=tuple(late),
         odd_days=frozenset(span.day for span, one in odd.items() if one.usable),
-        refused=tuple(
-            {
-                row.account_id: row
-                for one in (undated, strayed, *odd.values())
-                for row in one.recent
-            }.values()
-        ),
-        undated=undated.others + sum(one.others for one in odd.values()),
+        refused=tuple({row.account_id: row for one in all_odd for row in one.recent}.values()),
+        undated=sum(one.others for one in all_odd),
         not_rebuilt=tuple(untouched(from_day, to_day, first=first, last=last, late=late)),
     )
+
+
+def odd_by_day(
+    stores: Stores,
+    days: Sequence[DaySpan],
+    recorded: Recorded,
+    accounts: Sequence[str] | None,
+    session: Any,
+) -> dict[DaySpan, OddRows]:
+    """What each day holds that cannot simply be summed."""
+
+    def look(span: DaySpan, own: Any) -> OddRows:
+        return stores.daily_rows.odd_rows(span, recorded, accounts, own)
+
+    return side_by_side(stores, days, look, after=session)
 
 
 def late_days(

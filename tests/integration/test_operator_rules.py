@@ -14,6 +14,7 @@ import pytest
 from bson import Decimal128, Int64, ObjectId
 from pymongo import MongoClient, ReadPreference
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from ledgerctl.config import load
 from ledgerctl.sandbox.launch import Server
@@ -357,6 +358,8 @@ def test_a_server_that_runs_somebodys_script_is_told_as_busy(
     threading.Event().wait(0.5)
     done = run("dead", "requeue", "job-1", "--yes", env={"LEDGERCTL_REDIS_URL": server.uri})
     opened.script_kill()
+    with pytest.raises(ResponseError):
+        connection.read_response()
     left = stands(opened)
     servers.stop(server)
     assert (done.code, "script" in done.err, "try again" in done.err) == (6, True, True), done
