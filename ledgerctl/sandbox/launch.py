@@ -13,7 +13,7 @@ from typing import Any
 from ledgerctl.errors import SettingsError, StoreUnavailable
 from ledgerctl.sandbox import binaries
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY, Program
-from ledgerctl.sandbox.processes import Child, Process, spawn, terminate
+from ledgerctl.sandbox.processes import Child, Process, signals_held, spawn, terminate
 
 LOOPBACK = "127.0.0.1"
 REPLICA_SET = "sandbox"
@@ -146,18 +146,20 @@ def _start(
     log = directory.with_name(f"{directory.name}.log")
     for attempt in range(PORT_TRIES):
         chosen = _free_port(port if attempt == 0 else None)
-        child, process = _spawn(program, path, command(path, chosen), directory, log)
-        server = Server(program, process, chosen, log, child, replica_set)
+        server = None
         try:
+            with signals_held():
+                child, process = _spawn(program, path, command(path, chosen), directory, log)
+                server = Server(program, process, chosen, log, child, replica_set)
             on_spawn(server)
             await_ready(server, timeout_s=timeout_s)
-        except _PortTaken:
-            server.stop()
-            continue
-        except BaseException:  # Ctrl-C too: what we started goes with us
-            server.stop(grace_s=0)
-            raise
-        return server
+        except BaseException as error:  # Ctrl-C too: what we started goes with us
+            if server is not None:
+                server.stop(grace_s=0)
+            if not isinstance(error, _PortTaken):
+                raise
+        else:
+            return server
     raise StoreUnavailable(
         f"{program.name} found {PORT_TRIES} free ports taken when it came to use them",
         hint="start it again",

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ledgerctl.errors import SettingsError
 
@@ -54,6 +56,26 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path) -> tuple[Child,
             env=_environment(),
         )
     return child, Process(child.pid, started_at(child.pid) or "")
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait while a process is born that nobody would know of to end it.
+
+    Without effect outside the main thread, where no signal strikes.
+    """
+    received: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    with suppress(ValueError):  # not in the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda one, _: received.append(one))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for one in received:
+            signal.raise_signal(one)
 
 
 def terminate(process: Process, *, grace_s: float) -> None:

@@ -31,6 +31,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 servers.start(pathlib.Path(sys.argv[1]))
 """
 
+INTERRUPTED_AT_BIRTH = (
+    """
+import os
+from ledgerctl.sandbox import launch
+spawn = launch.spawn
+def interrupted(*words, **options):
+    born = spawn(*words, **options)
+    os.kill(os.getpid(), 2)
+    return born
+launch.spawn = interrupted
+"""
+    + START
+)
+
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
@@ -275,6 +289,16 @@ def test_a_start_that_is_interrupted_leaves_no_server(
     assert starter.wait(30) != 0
     assert processes_naming(directory) == set()
     assert states(directory) == BOTH_STOPPED
+
+
+def test_a_start_that_is_interrupted_as_its_server_is_born_leaves_none(
+    directory: Path, fake_mongod: Callable[[str], Path]
+) -> None:
+    fake_mongod("exec /bin/sleep 60")
+    command = [sys.executable, "-c", INTERRUPTED_AT_BIRTH, str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert b"KeyboardInterrupt" in done.stderr
+    assert processes_naming(directory) == set()
 
 
 def test_a_start_that_is_killed_is_found_again_and_stopped(
