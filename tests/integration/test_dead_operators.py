@@ -19,7 +19,6 @@ from redis import Redis
 
 from tests.dead_letters import DEAD, RETRY, Incident, unchanged
 
-RUNS_MAX = 8  # a busy machine takes the processor away from the server in the middle of a call
 MANY = int(os.environ.get("LEDGERCTL_TEST_MANY", "10000"))
 
 
@@ -98,7 +97,7 @@ def test_two_operators_move_each_letter_once_and_newcomers_stay(
 
 def test_no_call_of_a_filtered_requeue_holds_the_server_for_10_ms(incident: Incident) -> None:
     longest: list[int] = []
-    while len(longest) < 3 or (min(longest) > 10_000 and len(longest) < RUNS_MAX):
+    for _ in range(3):
         incident.load(MANY)
         incident.redis.config_set("slowlog-log-slower-than", 500)
         incident.redis.config_set("slowlog-max-len", 100_000)
