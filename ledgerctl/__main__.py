@@ -6,7 +6,7 @@ import sys
 
 # A run lives for seconds and makes hardly any cycles: looking for them as often as a server would
 # took a tenth of each start, and a tenth of reading a long list.
-GARBAGE_AT = (100_000, 20, 20)
+GARBAGE_AT = (500_000, 20, 20)
 
 
 def main() -> None:

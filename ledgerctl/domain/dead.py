@@ -131,13 +131,10 @@ def judge(
         if text is None:
             continue
         jobs = standings.get(text, ())
-        letter.standing = jobs[0] if len(jobs) == 1 else None
-        name = letter.standing.job_id if letter.standing else text
-        letter.verdict = verdict(
-            letter.standing,
-            queued=text in queued or name in queued,
-            seen=name in seen,
-        )
+        standing = letter.standing = jobs[0] if len(jobs) == 1 else None
+        name = text if standing is None else standing.job_id
+        is_queued = text in queued or name in queued
+        letter.verdict = verdict(standing, queued=is_queued, seen=name in seen)
         seen.add(name)
 
 
@@ -145,9 +142,10 @@ def verdict(standing: Standing | None, *, queued: bool, seen: bool) -> Verdict:
     """The verdict on a readable letter."""
     if standing is None:
         return Verdict.UNKNOWN_JOB
-    if standing.state in {State.BAD_FLAGS, State.CORRUPT}:
+    state = standing.state
+    if state is State.BAD_FLAGS or state is State.CORRUPT:  # a set hashes texts
         return Verdict.BAD_FLAGS
-    if standing.state is State.RECLAIMED or standing.succeeded:
+    if state is State.RECLAIMED or standing.succeeded:
         return Verdict.SETTLED
     if queued:
         return Verdict.QUEUED

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,6 +49,10 @@ class Moved:
     not_tried: int = 0
     interrupted: bool = False
     trouble: LedgerctlError | None = None
+
+    def took(self, picks: Iterable[Pick]) -> None:
+        """Note letters that were taken, without what was written of them, which would fill memory."""
+        self.taken += [Pick(pick.order, pick.letter, None) for pick in picks]
 
     @property
     def trouble_code(self) -> int:
@@ -191,7 +195,7 @@ class Move:
             self._archive([(chunk, piece)])
             missing = self._try(chunk, piece)
         self._handled += len(piece.picks)
-        self.outcome.taken += piece.picks
+        self.outcome.took(piece.picks)
 
     def _try(self, chunk: int, piece: Piece) -> Sequence[int]:
         """Run the script of this piece; the numbers of the letters that are not there."""
@@ -282,6 +286,6 @@ class Move:
             ):
                 continue  # moved again: another round
             before += len(run)
-            self.outcome.taken += run
+            self.outcome.took(run)
             orders = {pick.order for pick in run}
             self._astray = [pick for pick in self._astray if pick.order not in orders]

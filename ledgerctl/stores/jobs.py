@@ -1,5 +1,6 @@
 """The job documents: guarded flips, and reading."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from pymongo.errors import DuplicateKeyError
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
+from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
@@ -236,25 +238,34 @@ class Jobs:
     def standings(self, texts: Iterable[str]) -> dict[str, list["Standing"]]:
         """The flags and status of every job that these texts can name, by text.
 
-        One query for a few hundred texts, and of each document only what a verdict needs.
+        One query for many texts, the next under way while one answer is worked on, and of each
+        document only what a verdict needs.
         """
         from ledgerctl.domain.dead import Standing
 
-        wanted = list(dict.fromkeys(texts))
+        own = {text: text for text in texts}
+        wanted = list(own)
+        pieces = (
+            wanted[start : start + STANDINGS_AT_ONCE]
+            for start in range(0, len(wanted), STANDINGS_AT_ONCE)
+        )
         found: dict[str, list[Standing]] = {}
-        for start in range(0, len(wanted), STANDINGS_AT_ONCE):
-            for document in self._standings(wanted[start : start + STANDINGS_AT_ONCE]):
-                standing = Standing(*standing_fields(document))
-                found.setdefault(standing.job_id, []).append(standing)
+        for documents in ahead(map(self._standings, pieces)):
+            for document in documents:
+                name, state, succeeded, account = standing_fields(document)
+                job_id = own.get(name, name)  # a hundred thousand copies would fill memory
+                standing = Standing(job_id, state, succeeded, account)
+                found.setdefault(job_id, []).append(standing)
         return found | {text: found[text.lower()] for text in wanted if is_upper_hex(text, found)}
 
-    def _standings(self, texts: Sequence[str]) -> Iterator[Document]:
+    def _standings(self, texts: Sequence[str]) -> list[Document]:
         values = [value for text in texts for value in candidates(text)]
         with self._mongo.reading("read the jobs"):
             # One answer holds them all; the server's own first one would hold 101.
-            yield from self._jobs.find(
+            found = self._jobs.find(
                 {"_id": {"$in": values}}, STANDING_FIELDS, batch_size=len(values) + 1
             )
+            return list(found)
 
 
 def job_query(
@@ -279,11 +290,13 @@ def job_query(
 def standing_fields(document: Document) -> tuple[str, State, bool, str | None]:
     """What a verdict on a dead letter needs of a job document; a hundred thousand pass through."""
     identity, account = document["_id"], document.get("account_id")
+    if type(account) is not str and account is not None:
+        account = to_id(account).text
     return (
         identity if type(identity) is str else to_id(identity).text,
         state_of(to_flag(document, "is_refunded"), to_flag(document, "is_reclaimed")),
         document.get("status") == SUCCEEDED,
-        account if account is None or type(account) is str else to_id(account).text,
+        None if account is None else sys.intern(account),
     )
 
 
