@@ -206,14 +206,17 @@ class Audit:
                 )
             yield case
 
-    def _loaded(self, texts: list[str]) -> Iterator[Case]:
+    def _loaded(
+        self, texts: list[str], wanted: Callable[[Case], bool] = lambda _: True
+    ) -> Iterator[Case]:
+        """The cases of these jobs that are wanted, counted as checked."""
         with moment(self.stores) as session:
             cases = load(self.stores, texts, session=session)
         if session is None:  # read in several looks: what looks wrong is looked at again
             wrong = [case.job_id for case in cases if case.job_id is not None and audit(case)]
             fresh = {case.job_id: case for case in load(self.stores, wrong)}
             cases = [fresh.get(case.job_id, case) for case in cases]
-        for case in cases:
+        for case in filter(wanted, cases):
             if is_double(case):
                 if case.job_id in self._told:
                     continue
@@ -225,8 +228,8 @@ class Audit:
     def _of_account(self, account: str) -> Iterator[Case]:
         require_account(self.stores, account)
         for some in chunks(self.stores.jobs.of_account(account), SCOPED):
-            cases = self._loaded(list(dict.fromkeys(job.id.text for job in some)))
-            yield from (case for case in cases if self._is_recent(case))
+            texts = list(dict.fromkeys(job.id.text for job in some))
+            yield from self._loaded(texts, self._is_recent)
 
         def elsewhere(case: Case) -> bool:
             owners = {job.account.text for job in case.jobs if job.account is not None}
@@ -251,7 +254,7 @@ class Audit:
             texts = dict.fromkeys(row.job.text for row in some if row.job is not None)
             new = [text for text in texts if text != last]
             last = new[-1] if new else last
-            yield from (case for case in self._loaded(new) if wanted(case))
+            yield from self._loaded(new, wanted)
 
     def _row_cases(self, rows: list[Row]) -> Iterator[Case]:
         missing = without_message(self.stores, rows)

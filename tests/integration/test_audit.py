@@ -167,6 +167,25 @@ def test_ids_of_every_type_meet_their_rows_once(invoke: Invoker, documents: Docu
     assert audit["counts"] == {"missing_row": 6}
 
 
+def test_a_job_is_counted_once_however_a_scope_comes_by_it(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_many([make_job(one, **REFUNDED) for one in ("job-1", "job-2")])
+    documents.jobs.insert_one(make_job("job-3", account_id="acct-2"))
+    steps = [make_row(one, kind) for one in ("job-1", "job-2") for kind in ("charge", "refund")]
+    grant = make_row(None, "grant", _id="grant:1", amount=Int64(100))
+    documents.ledger.insert_many([*steps, grant, make_row("job-3", account_id="acct-2")])
+    own, all_of_them = (2, 5), (3, 6)
+    for scope, checked in (
+        (("--account", "acct-1"), own),
+        (("--account", "acct-1", "--since", "2026-03-01"), own),
+        (("--since", "2026-03-01"), all_of_them),
+        ((), all_of_them),
+    ):
+        audit = invoke("ledger", "audit", *scope, "-o", "json").json()
+        assert (audit["jobs_checked"], audit["rows_checked"]) == checked, scope
+
+
 def test_an_id_that_two_types_hold_is_told_once_in_every_scope(
     invoke: Invoker, documents: Documents
 ) -> None:
