@@ -19,7 +19,7 @@ from ledgerctl.domain.summary import (
     accounts_of,
     untouched,
 )
-from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, PartlyDone
+from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, OutcomeUnknown, PartlyDone
 from ledgerctl.operations.summaries import (
     REBUILT,
     Window,
@@ -323,7 +323,7 @@ def side_by_side(
     """Do each day's work, two at once, each in its own session that has seen what `after` saw.
 
     Days that had not begun when `stopping` said so are left out. Trouble ends it after the days in
-    hand: PartlyDone when something was changed before, else as it came.
+    hand: OutcomeUnknown if any is, PartlyDone when something was changed before, else as it came.
     """
     trouble: list[LedgerctlError] = []
     done: dict[DaySpan, T] = {}
@@ -340,7 +340,9 @@ def side_by_side(
     with ThreadPoolExecutor(DAYS_AT_ONCE) as pool:
         list(pool.map(one, days))
     if trouble:
-        raise trouble_after(trouble[0], [span.day for span in done] if changing else [])
+        unknown = (error for error in trouble if isinstance(error, OutcomeUnknown))
+        first = next(unknown, trouble[0])  # one that changed nothing must not hide it
+        raise trouble_after(first, [span.day for span in done] if changing else [])
     return done
 
 

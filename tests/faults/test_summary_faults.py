@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerctl.errors import LeaseHeld, PartlyDone, StoreBusy
+from ledgerctl.errors import LeaseHeld, OutcomeUnknown, PartlyDone, StoreBusy
 from ledgerctl.operations import rebuild as product
 from ledgerctl.operations.rebuild import LEASE, MARK, Request, rebuild
 from ledgerctl.stores.connections import Stores
@@ -125,6 +126,24 @@ def test_trouble_after_the_first_day_says_what_was_written(
         rebuild(stores, MARCH)
     monkeypatch.undo()
     assert rebuild(stores, MARCH).days_written == 8
+
+
+def test_a_day_whose_outcome_is_unknown_is_not_hidden_by_one_that_changed_nothing(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(stores, *(make_row(f"job-{n}", created_at=noon(f"2026-03-0{n}")) for n in (1, 2)))
+    refused = threading.Event()
+
+    def no_reply(span: object, *_: object) -> None:
+        if getattr(span, "day", "") == "2026-03-01":
+            refused.wait(10)
+            raise OutcomeUnknown("sent, and no reply came")
+        refused.set()
+        raise StoreBusy("no connection can be opened")
+
+    monkeypatch.setattr(stores.summaries, "merge_day", no_reply)
+    with pytest.raises(OutcomeUnknown):
+        rebuild(stores, MARCH)
 
 
 def test_metrics_are_not_written_by_an_interrupted_run(
