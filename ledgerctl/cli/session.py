@@ -287,7 +287,8 @@ class Session:
     def operation(self) -> Iterator["Operation"]:
         """One entry of the operator log around a change: written before it, completed after it.
 
-        Signals are held back inside: a loop asks `stop.requested` between its chunks.
+        Signals are held back from here until the result is told: a loop asks `stop.requested`
+        between its chunks.
         """
         from ledgerctl.operations.log import Operation
         from ledgerctl.operations.rights import require
@@ -302,15 +303,15 @@ class Session:
         )
         self.permit()
         require(self.stores, self.words.command)
+        self.stop.hold()
         operation.begin()
-        with self.stop.shield():
-            try:
-                with self._told_truly(operation.counts):
-                    yield operation
-            except BaseException as error:
-                operation.end(exit_code=int(getattr(error, "exit_code", ExitCode.BUG)))
-                raise
-            operation.end(exit_code=int(self.stop.exit_code or operation.exit_code))
+        try:
+            with self._told_truly(operation.counts):
+                yield operation
+        except BaseException as error:
+            operation.end(exit_code=int(getattr(error, "exit_code", ExitCode.BUG)))
+            raise
+        operation.end(exit_code=int(self.stop.exit_code or operation.exit_code))
         if operation.unfinished is not None:
             why = operation.unfinished.message
             self._unlogged = f"done, but entry {operation.id} stays open in the operator log: {why}"
@@ -364,9 +365,15 @@ class Session:
         return self.words.effect == "read" or self.dry_run
 
     def _write_change(self, report: "Report") -> int:
-        """Print what a change came to: whole, and said so, when a field asked for does not exist."""
+        """Print what a change came to: whole, and said so, when a field asked for does not exist.
+
+        A signal that strikes now would leave two results or none; only what is still being looked
+        up may be interrupted.
+        """
         from dataclasses import replace
 
+        if not isinstance(report.records, Sequence):
+            self.stop.release()
         if not self.words.fields:
             return self._write(report)
         kept = replace(report, records=list(report.records))

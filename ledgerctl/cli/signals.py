@@ -1,8 +1,6 @@
 """Ctrl-C and SIGTERM: at once while reading or asking, between two chunks while changing."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -14,15 +12,15 @@ EXIT_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERM
 class Stop:
     """Whether somebody asked this run to stop.
 
-    Outside a shield the signal ends the command where it stands. Inside one the first signal is
-    only noted, for the loop to see between two chunks; a second one ends it where it stands,
-    which every step survives.
+    A signal ends the command where it stands. While it is held the first one is only noted, for
+    the loop to see between two chunks; a second one ends it where it stands, which every step
+    survives.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.ended: LedgerctlError | None = None  # what a signal raised, wherever it struck
-        self._shielded = False
+        self._held = False
         self._before: dict[int, Any] = {}
 
     @property
@@ -51,18 +49,17 @@ class Stop:
             signal.signal(number, handler)
         self._before.clear()
 
-    @contextmanager
-    def shield(self) -> Iterator[None]:
-        """Hold signals back while changes are under way."""
-        self._shielded = True
-        try:
-            yield
-        finally:
-            self._shielded = False
+    def hold(self) -> None:
+        """Hold signals back: changes are under way, or their result is about to be told."""
+        self._held = True
+
+    def release(self) -> None:
+        """Let signals strike again."""
+        self._held = False
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         again = self.requested
-        if self._shielded and not again:
+        if self._held and not again:
             self.received = number
             return
         self.ended = (

@@ -1,13 +1,16 @@
 """What every changing command keeps to: nothing before consent, and no result is ever lost."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ledgerctl.cli.session import Session
 from tests.builders import make_job, make_row
 from tests.conftest import Client, Invoker
 from tests.servers import wait_until
@@ -156,3 +159,26 @@ def test_a_text_that_jobs_of_two_types_answer_to_is_exit_3_and_names_both(
 def test_a_limit_beyond_every_number_shows_all(invoke: Invoker, noun: str) -> None:
     run = invoke(noun, "list", "--limit", "9" * 30, "-o", "json")
     assert (run.code, run.json()["items"]) == (0, [])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_after_the_change_leaves_its_one_result(
+    invoke: Invoker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+) -> None:
+    put_job(client, database)
+    emit = Session.emit
+
+    def struck(session: Session, report: Any) -> int:
+        os.kill(os.getpid(), number)
+        return emit(session, report)
+
+    monkeypatch.setattr(Session, "emit", struck)
+    run = invoke("job", "refund", "job-1", "-o", "json")
+    assert (run.code, run.err, run.json()["applied"]) == (code, "", 1)
+    logged = client[database].operator_log.find_one({}) or {}
+    assert logged["exit_code"] == 0
