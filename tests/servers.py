@@ -30,8 +30,13 @@ ROOM_WANTED = 8 * 1024**3
 
 def roomy_place() -> Path | None:
     """The file system in memory, if servers of a session fit in it; None for the usual place."""
-    with suppress(OSError):
-        if shutil.disk_usage(IN_MEMORY).free >= ROOM_WANTED and os.access(IN_MEMORY, os.W_OK):
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(int(one.split()[1]) for one in lines if one.startswith("MemAvailable:"))
+        limits = [shutil.disk_usage(IN_MEMORY).free, available * 1024]
+        with suppress(OSError, ValueError):  # no container, or one without a limit
+            limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+        if min(limits) >= ROOM_WANTED and os.access(IN_MEMORY, os.W_OK):
             return IN_MEMORY
     return None
 

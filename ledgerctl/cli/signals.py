@@ -25,8 +25,8 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether to stop before the next chunk."""
-        return self.received is not None
+        """Whether to stop before the next chunk, even if something swallowed what a signal raised."""
+        return self.exit_code is not None
 
     @property
     def exit_code(self) -> ExitCode | None:

@@ -227,6 +227,7 @@ class Audit:
 
     def _of_account(self, account: str) -> Iterator[Case]:
         require_account(self.stores, account)
+        account = self.stores.ledger.spelling_of(account)
         for some in chunks(self.stores.jobs.of_account(account), SCOPED):
             texts = list(dict.fromkeys(job.id.text for job in some))
             yield from self._loaded(texts, self._is_recent)
@@ -250,18 +251,21 @@ class Audit:
         """The cases that rows lead to; rows come by job, those that name none first."""
         last: str | None = None
         for some in chunks(rows, CHUNK):
-            yield from self._row_cases([row for row in some if row.job is None])
+            nameless = [row for row in some if row.job is None]
+            yield from self._row_cases(nameless, wanted)
             texts = dict.fromkeys(row.job.text for row in some if row.job is not None)
             new = [text for text in texts if text != last]
             last = new[-1] if new else last
             yield from self._loaded(new, wanted)
 
-    def _row_cases(self, rows: list[Row]) -> Iterator[Case]:
+    def _row_cases(self, rows: list[Row], wanted: Callable[[Case], bool]) -> Iterator[Case]:
         missing = without_message(self.stores, rows)
         now = self.stores.mongo.now()
         for row in rows:
-            self.rows_checked += 1
-            yield Case(None, (), (row,), now, missing & ids([row]))
+            case = Case(None, (), (row,), now, missing & ids([row]))
+            if wanted(case):
+                self.rows_checked += 1
+                yield case
 
     def _is_recent(self, case: Case) -> bool:
         since = self.scope.since

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -19,7 +19,14 @@ from ledgerctl.domain.summary import (
     accounts_of,
     untouched,
 )
-from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, OutcomeUnknown, PartlyDone
+from ledgerctl.errors import (
+    ExitCode,
+    LeaseHeld,
+    LedgerctlError,
+    OutcomeUnknown,
+    PartlyDone,
+    StoreBusy,
+)
 from ledgerctl.operations.summaries import (
     REBUILT,
     Window,
@@ -162,6 +169,7 @@ def overwrite(
     `mark` is when the last full rebuild began. `pause` runs between reading `as_of` and the
     figures, for tests of that rule.
     """
+    request = known(stores, request)
     with stores.summaries.session() as session:
         plan = make_plan(stores, request, mark, session)
         pause()
@@ -193,6 +201,7 @@ def preview(stores: Stores, request: Request) -> Rebuilt:
     """What a rebuild would change; takes no lease, writes nothing."""
     began = time.monotonic()
     zone = stores.settings.zone
+    request = known(stores, request)
     with stores.summaries.session() as session:
         plan = make_plan(stores, request, mark_of(stores), session)
         days = set(plan.late_days) | {span.day for span in plan.days}
@@ -218,11 +227,16 @@ def preview(stores: Stores, request: Request) -> Rebuilt:
     return rebuilt
 
 
+def known(stores: Stores, request: Request) -> Request:
+    """The request, its account as it is spelled in the stores. Raises NotFound for no account."""
+    if request.account is None:
+        return request
+    return replace(request, account=require_known(stores, request.account))
+
+
 def make_plan(stores: Stores, request: Request, mark: datetime | None, session: Any) -> Plan:
     """Read the server's time first, then what there is to do."""
     summaries, zone = stores.summaries, stores.settings.zone
-    if request.account is not None:
-        require_known(stores, request.account)
     as_of = summaries.now(session)
     from_day, to_day = request.window.resolve(as_of, zone)
     recorded = Recorded(day_bounds(from_day, zone)[0], day_bounds(to_day, zone)[1])
@@ -294,7 +308,16 @@ def carry_out(
 
     def write(span: DaySpan, own: Any) -> None:
         odd = span.day in plan.odd_days
-        summaries.merge_day(span, rule, stores.daily_rows.shape(span, odd=odd, session=own), own)
+        shape = stores.daily_rows.shape(span, odd=odd, session=own)
+        try:
+            summaries.merge_day(span, rule, shape, own)
+        except StoreBusy as error:  # it writes an account at a time
+            if summaries.written_at({"$eq": span.day}, plan.as_of, own).days:
+                raise PartlyDone(
+                    f"{error.message}; some summaries of {span.day} were written",
+                    hint="run it again: a second run is safe",
+                ) from None
+            raise
         progress(f"{span.day} written")
 
     done = side_by_side(stores, plan.days, write, after=session, stopping=stopping, changing=True)

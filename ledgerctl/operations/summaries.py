@@ -95,10 +95,13 @@ def recompute_days(
 
 
 def require_known(stores: Stores, account: str) -> str:
-    """The account, if it has a summary, a row or a job. Raises NotFound otherwise."""
+    """The account as it is spelled in the stores, if it has a summary, a row or a job.
+
+    Raises NotFound otherwise.
+    """
     if not stores.summaries.knows(account):
         require_account(stores, account)
-    return account
+    return stores.ledger.spelling_of(account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,6 @@ def differing(
 def show(stores: Stores, account: str, days: Window) -> Shown:
     """The summaries of an account, as they stand. Raises NotFound for an unknown account."""
     from_day, to_day = days.resolve(stores.mongo.now(), stores.settings.zone)
-    require_known(stores, account)
+    account = require_known(stores, account)
     found = stores.summaries.of_account(account, from_day, to_day)
     return Shown(account, from_day, to_day, stores.settings.timezone, found)

@@ -6,10 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ledgerctl.errors import SettingsError
 
@@ -58,6 +57,11 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path) -> tuple[Child,
     return child, Process(child.pid, started_at(child.pid) or "")
 
 
+def _deliver(received: Sequence[int]) -> None:
+    for number in received:
+        signal.raise_signal(number)
+
+
 @contextmanager
 def signals_held() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait while a process is born that nobody would know of to end it.
@@ -65,17 +69,14 @@ def signals_held() -> Iterator[None]:
     Without effect outside the main thread, where no signal strikes.
     """
     received: list[int] = []
-    before: dict[signal.Signals, Any] = {}
-    with suppress(ValueError):  # not in the main thread
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda one, _: received.append(one))
-    try:
+    with ExitStack() as stack:  # whatever one step of it raises, the others are taken
+        stack.callback(_deliver, received)
+        with suppress(ValueError):  # not in the main thread
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.getsignal(number)
+                stack.callback(signal.signal, number, before or signal.SIG_DFL)
+                signal.signal(number, lambda one, _: received.append(one))
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for one in received:
-            signal.raise_signal(one)
 
 
 def terminate(process: Process, *, grace_s: float) -> None:

@@ -14,8 +14,11 @@ def ahead(pieces: Iterable[T]) -> Iterator[T]:
     Never more than two are held. What making one raises is raised where it would have come.
     """
     coming = iter(pieces)
-    with ThreadPoolExecutor(1) as maker:
+    maker = ThreadPoolExecutor(1)
+    try:
         made = maker.submit(next, coming, END)
         while (piece := made.result()) is not END:
             made = maker.submit(next, coming, END)
             yield piece  # type: ignore[misc]  # END is no piece
+    finally:
+        maker.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for no server

@@ -148,7 +148,10 @@ class DailyRows:
             self._odd(query, window, accounts, session, usable=True, strayed=True)
             for query in recorded_queries(window)
         ]
-        return OddRows(recent=tuple(row for one in found for row in one.recent))
+        return OddRows(
+            recent=tuple(row for one in found for row in one.recent),
+            others=sum(one.others for one in found),
+        )
 
     def _odd(
         self,

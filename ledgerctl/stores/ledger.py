@@ -103,6 +103,14 @@ class Ledger:
             )
         return None if found is None else to_id(found["account_id"])
 
+    def spelling_of(self, account: str) -> str:
+        """The account as its documents spell it: an ObjectId may have been given in capitals."""
+        spelled = candidates(account)
+        if account == account.lower() or len(spelled) == 1:
+            return account
+        found = self.account_id(account)
+        return (to_id(spelled[-1]) if found is None else found).text
+
     def by_job(self, *, account: str | None = None, since: datetime | None = None) -> Iterator[Row]:
         """The rows that name an account, or were dated or written since a time, in order of jobs.
 

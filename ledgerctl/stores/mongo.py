@@ -173,6 +173,8 @@ class Mongo:
         if isinstance(error, mongo_errors.BulkWriteError):
             return self._bulk(error, action)
         code = getattr(error, "code", None)
+        if code in STEPPING_DOWN and not sent:
+            return self._unreachable(error, action)
         if isinstance(code, int) and (refused := self._refused(error, code, action)):
             return refused
         if isinstance(error, mongo_errors.ConnectionFailure | mongo_errors.WaitQueueTimeoutError):

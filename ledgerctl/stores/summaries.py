@@ -1,5 +1,6 @@
 """The daily usage summaries: computed and written by the server, day by day, out of the ledger."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ from ledgerctl.stores.daily import (
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
+BEING_CREATED = 51183  # "cannot find index": the collection and its _id index are not there yet
+MERGE_TRIES = 4
+MERGE_PAUSE_S = 0.05
 OUT_OF_MEMORY = {146, 10334, 17419, 4568300}  # a set of job ids too large: group on disk instead
 ZEROS: Document = {name: Int64(0) for name in FIGURES}
 # One document whatever the collection holds. `$documents` would want a right on the whole database.
@@ -105,12 +109,17 @@ class Summaries:
     def merge_day(self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession) -> None:
         """Overwrite the summaries of a day, where the stored `as_of` is absent or earlier."""
         with self._mongo.writing(f"write the summaries of {span.day}"):
-            try:
-                self._merge(span, rule, shape, session)
-            except mongo_errors.OperationFailure as error:
-                if error.code not in OUT_OF_MEMORY or shape.by_text:
-                    raise
-                self._merge(span, rule, replace(shape, by_text=True), session)
+            for _ in range(MERGE_TRIES):
+                try:
+                    return self._merge(span, rule, shape, session)
+                except mongo_errors.OperationFailure as error:
+                    if error.code in OUT_OF_MEMORY and not shape.by_text:
+                        shape = replace(shape, by_text=True)
+                    elif error.code == BEING_CREATED:  # by the first rebuild's other day
+                        time.sleep(MERGE_PAUSE_S)
+                    else:
+                        raise
+            return self._merge(span, rule, shape, session)
 
     def _merge(self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession) -> None:
         pipeline = [

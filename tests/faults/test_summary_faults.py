@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pymongo.errors import OperationFailure
 
+from ledgerctl.domain.summary import DaySpan
 from ledgerctl.errors import LeaseHeld, OutcomeUnknown, PartlyDone, StoreBusy
 from ledgerctl.operations import rebuild as product
 from ledgerctl.operations.rebuild import LEASE, MARK, Request, rebuild
@@ -144,6 +147,38 @@ def test_a_day_whose_outcome_is_unknown_is_not_hidden_by_one_that_changed_nothin
     monkeypatch.setattr(stores.summaries, "merge_day", no_reply)
     with pytest.raises(OutcomeUnknown):
         rebuild(stores, MARCH)
+
+
+def test_a_day_that_a_full_server_wrote_in_part_is_not_said_to_be_unchanged(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(stores, make_row(created_at=noon("2026-03-01")))
+    real = stores.summaries.merge_day
+
+    def full(*words: object) -> None:
+        real(*words)  # type: ignore[arg-type]  # as they came
+        raise StoreBusy("cannot write: disk full")
+
+    monkeypatch.setattr(stores.summaries, "merge_day", full)
+    with pytest.raises(PartlyDone, match="some summaries of 2026-03-01 were written"):
+        rebuild(stores, MARCH)
+
+
+def test_two_days_that_create_the_collection_at_once_are_both_written(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(stores, *(make_row(f"job-{n}", created_at=noon(f"2026-03-0{n}")) for n in (1, 2)))
+    real = stores.summaries._merge
+    met: list[str] = []
+
+    def not_there_yet(span: DaySpan, *words: Any) -> None:
+        if span.day not in met:
+            met.append(span.day)
+            raise OperationFailure("Cannot find index to verify that join fields", code=51183)
+        real(span, *words)
+
+    monkeypatch.setattr(stores.summaries, "_merge", not_there_yet)
+    assert rebuild(stores, MARCH).days_written == 2
 
 
 def test_metrics_are_not_written_by_an_interrupted_run(

@@ -1,6 +1,7 @@
 """`ledger audit` on real servers: every code planted and found, and nothing else."""
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -210,3 +211,25 @@ def test_the_fault_table_has_unique_names() -> None:
     names = [fault.name for fault in FAULTS]
     assert len(names) == len(set(names))
     assert all(isinstance(fault, Fault) for fault in FAULTS)
+
+
+def test_an_account_given_in_capitals_is_audited_once(
+    invoke: Invoker, documents: Documents
+) -> None:
+    account = ObjectId("65f0aa00bb11cc22dd33ee55")
+    documents.jobs.insert_one(make_job("job-1", account_id=account, **REFUNDED))
+    documents.ledger.insert_one(make_row("job-1", account_id=account))
+    found = invoke("ledger", "audit", "--account", str(account).upper(), "-o", "json").json()
+    assert (found["jobs_checked"], found["counts"]) == (1, {"missing_row": 1})
+
+
+def test_a_window_leaves_out_an_accounts_older_rows_without_a_job(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_one(make_job("job-1"))
+    old = datetime(2020, 1, 1, tzinfo=UTC)
+    row = make_row(None, "grant", _id="grant:1", amount=1.5, created_at=old, recorded_at=old)
+    documents.ledger.insert_many([make_row("job-1"), row])
+    for scope in (("--since", "2026-01-01"), ("--account", "acct-1", "--since", "2026-01-01")):
+        assert invoke("ledger", "audit", *scope).code == 0, scope
+    assert invoke("ledger", "audit", "--account", "acct-1").code == 5

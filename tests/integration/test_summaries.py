@@ -1,6 +1,7 @@
 """Summaries over every kind of row: ids of all types, odd amounts, undated, late, unnamed accounts."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -244,6 +245,20 @@ def test_a_row_recorded_in_the_window_that_cannot_be_summed_refuses_its_account_
     assert [one["_id"] for one in everything(stores)] == [f"acct-2:{today(stores)}"]
     assert rebuild(stores, Request(account="acct-2")).refused == []
     assert rebuild(stores, Request(account="acct-1")).refused == ["acct-1"]
+
+
+def test_an_account_given_in_capitals_is_the_one_that_is_rebuilt(stores: Stores) -> None:
+    account = ObjectId("65f0a1b2c3d4e5f60123abcd")
+    append(
+        stores,
+        make_row("job-1", account_id=account, created_at=AT),
+        make_row("job-2", account_id="acct-2", created_at=AT),
+    )
+    days = on(DAY, DAY)
+    for asked in (days, replace(days, account=str(account).upper())):
+        assert rebuild(stores, asked).accounts == (2 if asked.account is None else 1)
+        assert figures(stores, f"{account}:{DAY}")["charged"] == 40
+    assert drift(stores, days.window, str(account).upper()).drifted == []
 
 
 @pytest.mark.parametrize("row", [{"created_at": "text"}, {"amount": "text"}])
