@@ -143,8 +143,9 @@ class Ground:
 
     def __post_init__(self) -> None:
         self.client: MongoClient[dict[str, Any]] = MongoClient(
-            self.mongod.uri, tz_aware=True, serverSelectionTimeoutMS=20_000, appname="the test"
-        )
+            self.mongod.uri, tz_aware=True, serverSelectionTimeoutMS=20_000, appname="the test",
+            journal=True,  # the stock has to outlive a server that is killed at once
+        )  # fmt: skip
         self.redis = Redis.from_url(self.valkey.uri, retry=Retry(NoBackoff(), 0), socket_timeout=30)
         self.stores = Stores(load(environment=self.variables({})))
         self.context = multiprocessing.get_context("forkserver")
