@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from bson import ObjectId
+from bson import Int64, ObjectId
 from pymongo import MongoClient
 from pymongo.database import Database
 
@@ -420,3 +420,27 @@ def test_a_second_mistake_gets_a_second_correction(invoke: Invoker, documents: D
     second = invoke(*correct("job-1")).json()
     assert (second["amount"], second["row_id"]) == (-40, "job-1:correction:2")
     assert net(documents) == 0
+
+
+@pytest.mark.parametrize("server", ["replica set", "standalone"])
+def test_a_foreign_row_under_a_corrections_id_is_a_conflict(
+    run: Runner,
+    run_standalone: Runner,
+    client: Client,
+    standalone_client: Client,
+    database: str,
+    server: str,
+) -> None:
+    runner, store = (
+        (run, client) if server == "replica set" else (run_standalone, standalone_client)
+    )
+    documents = store[database]
+    documents.jobs.insert_one(make_job(**REFUNDED))
+    foreign = make_row("job-9", "grant", _id="job-1:correction:1", amount=Int64(7))
+    documents.ledger.insert_many(
+        [make_row(), make_row(row_type="refund"), make_row(row_type="refund", _id="twice"), foreign]
+    )
+    before = everything(documents)
+    done = runner(*correct("job-1"))
+    assert (done.code, done.json()["outcome"]) == (3, "conflict")
+    assert everything(documents)["ledger"] == before["ledger"]
