@@ -14,6 +14,7 @@ import pytest
 
 from ledgerctl.config import load
 from ledgerctl.operations import steps
+from ledgerctl.operations.audit import moment
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
 from tests.builders import make_job, make_row
@@ -143,14 +144,12 @@ def kill_in_the_middle(
 def half_done(stores: Stores, step: str, jobs: list[str]) -> list[str]:
     """The jobs whose flag is set and whose row is missing."""
     flag = {"refund": "is_refunded", "reclaim": "is_reclaimed"}[step]
-    flagged = {
-        one["_id"]
-        for one in stores.mongo.collection("jobs").find({"_id": {"$in": jobs}, flag: True})
-    }
-    rows = {
-        one["job_id"]
-        for one in stores.mongo.collection("ledger").find({"job_id": {"$in": jobs}, "type": step})
-    }
+    ledger, documents = (stores.mongo.collection(name) for name in ("ledger", "jobs"))
+    with moment(stores) as session:  # what the killed client had sent may be done any time
+        query = {"job_id": {"$in": jobs}, "type": step}
+        rows = {one["job_id"] for one in ledger.find(query, session=session)}
+        query = {"_id": {"$in": jobs}, flag: True}
+        flagged = {one["_id"] for one in documents.find(query, session=session)}
     assert rows <= flagged, "a row without its flag"
     return sorted(flagged - rows)
 
