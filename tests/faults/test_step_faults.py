@@ -146,10 +146,10 @@ def half_done(stores: Stores, step: str, jobs: list[str]) -> list[str]:
     flag = {"refund": "is_refunded", "reclaim": "is_reclaimed"}[step]
     ledger, documents = (stores.mongo.collection(name) for name in ("ledger", "jobs"))
     with moment(stores) as session:  # what the killed client had sent may be done any time
-        query = {"job_id": {"$in": jobs}, "type": step}
-        rows = {one["job_id"] for one in ledger.find(query, session=session)}
-        query = {"_id": {"$in": jobs}, flag: True}
-        flagged = {one["_id"] for one in documents.find(query, session=session)}
+        written: dict[str, Any] = {"job_id": {"$in": jobs}, "type": step}
+        rows = {one["job_id"] for one in ledger.find(written, session=session)}
+        marked: dict[str, Any] = {"_id": {"$in": jobs}, flag: True}
+        flagged = {one["_id"] for one in documents.find(marked, session=session)}
     assert rows <= flagged, "a row without its flag"
     return sorted(flagged - rows)
 
