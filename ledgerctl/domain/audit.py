@@ -642,7 +642,7 @@ def corrected(facts: Facts, found: list[Finding]) -> list[Finding]:
     """The findings with what the job's correction rows have made good taken out of their effects."""
     corrections = [row for row in of_type(facts.rows, RowType.CORRECTION) if facts.job is not None]
     if not corrections:
-        return found
+        return netted(found)
     given = total(row.amount for row in corrections)
     off = sum(one.effect for one in found if can_be_corrected(one)) + given
     if off == 0:
@@ -659,6 +659,17 @@ def corrected(facts: Facts, found: list[Finding]) -> list[Finding]:
         effect=off,
     )
     return [*found, over]
+
+
+def netted(found: list[Finding]) -> list[Finding]:
+    """The same findings, without effects where rows without their flag net right all the same.
+
+    Source: contract, section 3, ledger audit, `unflagged_row`.
+    """
+    wrong = [one for one in found if can_be_corrected(one)]
+    if sum(one.effect for one in wrong) or all(one.code != Code.UNFLAGGED_ROW for one in wrong):
+        return found
+    return [replace(one, effect=0) if can_be_corrected(one) else one for one in found]
 
 
 def made_good(finding: Finding) -> Finding:

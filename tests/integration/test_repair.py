@@ -444,3 +444,16 @@ def test_a_foreign_row_under_a_corrections_id_is_a_conflict(
     done = runner(*correct("job-1"))
     assert (done.code, done.json()["outcome"]) == (3, "conflict")
     assert everything(documents)["ledger"] == before["ledger"]
+
+
+@pytest.mark.parametrize("row_type", ["refund", "reclaim"])
+def test_a_row_of_nothing_whose_flag_is_clear_puts_no_account_off(
+    invoke: Invoker, documents: Documents, row_type: str
+) -> None:
+    documents.jobs.insert_one(make_job())
+    documents.ledger.insert_many(
+        [make_row(), make_row(row_type=row_type, _id="foreign", amount=Int64(0))]
+    )
+    found = invoke("ledger", "audit", "-o", "json").json()["findings"]
+    assert {one["code"]: one["effect"] for one in found} == {"unflagged_row": 0, "wrong_amount": 0}
+    assert invoke(*correct("job-1")).json()["outcome"] == "already_right"
