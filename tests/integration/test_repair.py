@@ -385,19 +385,25 @@ def test_a_correction_wants_a_reason_and_a_yes(invoke: Invoker, documents: Docum
     assert documents.ledger.count_documents({}) == 2
 
 
-@pytest.mark.parametrize("server", ["replica set", "standalone"])
-def test_many_corrections_at_once_write_one_row(
+@pytest.fixture(params=["replica set", "standalone"])
+def either(
     run: Runner,
     run_standalone: Runner,
     client: Client,
     standalone_client: Client,
     database: str,
-    server: str,
+    request: pytest.FixtureRequest,
+) -> tuple[Runner, Documents]:
+    """The program and the documents of one server, and then of the other."""
+    if request.param == "replica set":
+        return run, client[database]
+    return run_standalone, standalone_client[database]
+
+
+def test_many_corrections_at_once_write_one_row(
+    either: tuple[Runner, Documents],
 ) -> None:
-    runner, store = (
-        (run, client) if server == "replica set" else (run_standalone, standalone_client)
-    )
-    documents = store[database]
+    runner, documents = either
     documents.jobs.insert_one(make_job(**REFUNDED))
     documents.ledger.insert_many(
         [make_row(), make_row(row_type="refund"), make_row(row_type="refund", _id="twice")]
@@ -422,19 +428,10 @@ def test_a_second_mistake_gets_a_second_correction(invoke: Invoker, documents: D
     assert net(documents) == 0
 
 
-@pytest.mark.parametrize("server", ["replica set", "standalone"])
 def test_a_foreign_row_under_a_corrections_id_is_a_conflict(
-    run: Runner,
-    run_standalone: Runner,
-    client: Client,
-    standalone_client: Client,
-    database: str,
-    server: str,
+    either: tuple[Runner, Documents],
 ) -> None:
-    runner, store = (
-        (run, client) if server == "replica set" else (run_standalone, standalone_client)
-    )
-    documents = store[database]
+    runner, documents = either
     documents.jobs.insert_one(make_job(**REFUNDED))
     foreign = make_row("job-9", "grant", _id="job-1:correction:1", amount=Int64(7))
     documents.ledger.insert_many(
