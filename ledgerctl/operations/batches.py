@@ -1,21 +1,22 @@
 """One guarded step for many jobs: each on its own, counted, stopped between two."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import ALREADY, APPLIED, Outcome, Step, StepResult, exit_code
 from ledgerctl.errors import ExitCode, JobHeld, LedgerctlError, OutcomeUnknown
 from ledgerctl.operations.log import Operation
-from ledgerctl.operations.steps import Request, preview, take
+from ledgerctl.operations.steps import Request, Taking, preview, take_alone, take_together
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.gathering import TOGETHER_MAX
 
 
 @dataclass(slots=True)
 class BatchOutcome:
     """What came of each id, and what ended the run before the last one, if anything."""
 
-    results: list[StepResult] = field(default_factory=list)
+    done: dict[int, StepResult] = field(default_factory=dict)  # by the id's place
     not_tried: list[str] = field(default_factory=list)
     trouble: LedgerctlError | None = None
 
@@ -29,9 +30,19 @@ class BatchOutcome:
         return int(exit_code(result.outcome for result in self.results))
 
     @property
+    def results(self) -> list[StepResult]:
+        """What came of the ids that were tried, in their order."""
+        return [self.done[place] for place in sorted(self.done)]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run must not go on: a job that is held is no reason."""
+        return self.trouble is not None and not isinstance(self.trouble, JobHeld)
+
+    @property
     def reached(self) -> bool:
         """Whether any job is now as it was asked to be."""
-        return any(one.outcome in APPLIED | ALREADY for one in self.results)
+        return any(one.outcome in APPLIED | ALREADY for one in self.done.values())
 
     def keep(self, error: LedgerctlError, left: Sequence[str]) -> None:
         """Keep trouble that came after the first success; raise it when nothing was reached."""
@@ -64,31 +75,55 @@ class Batch:
         return [preview(self.stores, self._request(job_id, "", None, owner)) for job_id in self.ids]
 
     def run(self, operation: Operation, *, stopping: Callable[[], bool]) -> BatchOutcome:
-        """Take the steps one by one; a job that is held is passed over, other trouble ends the run.
+        """Take the steps, several at a time; a job that is held is passed over, other trouble ends it.
 
         Trouble is raised while nothing is done, and reported with the results afterwards.
         """
         outcome = BatchOutcome()
         owner = self._owner()
-        for at, job_id in enumerate(self.ids):
-            if stopping():
-                outcome.not_tried.extend(self.ids[at:])
-                break
-            request = self._request(job_id, operation.id, operation.reason, owner)
-            try:
-                result = take(self.stores, request)
-            except JobHeld as error:
-                outcome.keep(error, [job_id])
-                continue
-            except LedgerctlError as error:
-                outcome.keep(error, self.ids[at:])
-                break
-            outcome.results.append(result)
-            operation.count(count_name(result.outcome))
+        requests = [
+            self._request(job_id, operation.id, operation.reason, owner) for job_id in self.ids
+        ]
+        try:
+            for start in range(0, len(requests), TOGETHER_MAX):
+                chunk = dict(enumerate(map(Taking, requests[start : start + TOGETHER_MAX]), start))
+                self._together(chunk, outcome, stopping)
+                for place, taking in chunk.items():
+                    if taking.result is None:
+                        self._alone(place, taking, outcome, stopping)
+        finally:
+            for result in outcome.results:
+                operation.count(count_name(result.outcome))
         if isinstance(outcome.trouble, JobHeld) and not outcome.results:
             raise outcome.trouble
         operation.exit_code = outcome.exit_code
         return outcome
+
+    def _together(
+        self, chunk: Mapping[int, Taking], outcome: BatchOutcome, stopping: Callable[[], bool]
+    ) -> None:
+        """Take in one transaction the steps that nothing is in the way of."""
+        if len(chunk) == 1 or outcome.ended or stopping() or not self.stores.mongo.transactions:
+            return
+        try:
+            take_together(self.stores, list(chunk.values()))
+        except LedgerctlError as error:
+            outcome.keep(error, [])
+        for place, taking in chunk.items():
+            if taking.result is not None:
+                outcome.done[place] = taking.result
+
+    def _alone(
+        self, place: int, taking: Taking, outcome: BatchOutcome, stopping: Callable[[], bool]
+    ) -> None:
+        job_id = taking.request.job_id
+        if outcome.ended or stopping():
+            outcome.not_tried.append(job_id)
+            return
+        try:
+            outcome.done[place] = take_alone(self.stores, taking)
+        except LedgerctlError as error:
+            outcome.keep(error, [job_id])
 
     def _owner(self) -> Id | None:
         if self.account is None:

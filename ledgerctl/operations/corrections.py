@@ -109,7 +109,7 @@ def tell(stores: Stores, case: Case) -> None:
     """Put the message of a correction that a run without transactions left untold."""
     for row in case.rows:
         if row.type == RowType.CORRECTION and row.id.text in case.unmessaged:
-            stores.outbox.add(row)
+            stores.outbox.add([row])
 
 
 def compared(stores: Stores, text: str, row: NewRow) -> Correction | None:
@@ -122,7 +122,7 @@ def compared(stores: Stores, text: str, row: NewRow) -> Correction | None:
         detail = f"row {row.id} stands in the way and belongs to something else"
         return Correction(text, CorrectionOutcome.CONFLICT, row_id=row.id, detail=detail)
     if standing.operation_id == row.operation_id and same_row(standing, row):
-        stores.outbox.add(row)
+        stores.outbox.add([row])
         return Correction(text, CorrectionOutcome.APPLIED, row.amount, row.id)
     return None
 

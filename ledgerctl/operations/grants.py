@@ -55,10 +55,10 @@ def compared(stores: Stores, row: NewRow) -> StepResult:
     """What a grant's row that stood in the way means: ours, already given, or a conflict."""
     standing = stores.ledger.get(row.id)
     if standing is not None and standing.operation_id == row.operation_id:
-        stores.outbox.add(row)
+        stores.outbox.add([row])
         return result(row, Outcome.APPLIED)
     if standing is not None and standing.operation_id and not stores.mongo.transactions:
-        stores.outbox.add(standing)
+        stores.outbox.add([standing])
     return verdict(stores, row)
 
 

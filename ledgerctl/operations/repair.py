@@ -226,7 +226,7 @@ class Repairer:
             case Mend.APPEND_ROW:
                 return self._append(step, operation, outcome)
             case Mend.PUT_MESSAGE:
-                wrote = self.stores.outbox.add(required(step.row))
+                wrote = self.stores.outbox.add([required(step.row)])
             case Mend.SET_FLAG:
                 wrote = self._set_flag(step)
             case Mend.CLEAR_FLAG:

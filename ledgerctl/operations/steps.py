@@ -1,6 +1,7 @@
 """The guarded steps: charge, refund and reclaim of a job, each at most one row for ever."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -24,9 +25,12 @@ from ledgerctl.domain.jobs import (
     state,
 )
 from ledgerctl.domain.rows import NewRow, Row, RowType, row_id, same_row
-from ledgerctl.errors import InvariantBroken
+from ledgerctl.errors import InvariantBroken, OutcomeUnknown
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.gathering import Abandoned, LetPass
+from ledgerctl.stores.jobs import Found, Guarded
 from ledgerctl.stores.ledger import RowTaken
+from ledgerctl.stores.step_writes import StepWrite
 
 LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
 LOOK_EVERY_S = 0.1
@@ -87,22 +91,87 @@ def charge(
     )
 
 
+@dataclass(slots=True)
+class Taking:
+    """A step on its way: what its first look saw, and its result once it has one."""
+
+    request: Request
+    seen: tuple[Job | None, Decision] | None = None
+    result: StepResult | None = None
+
+
 def take(stores: Stores, request: Request) -> StepResult:
     """Do one guarded step: flag, row and message together, or none of them.
 
-    With transactions the three are one; without, they are written in that order and the next
-    delivery finishes what a crash left. Running it again is always safe.
+    With transactions the three are one, and steps that several threads ask for at one moment
+    share it; without, they are written in that order and the next delivery finishes what a crash
+    left. Running it again is always safe.
     """
+    taking = Taking(request)
+    if stores.mongo.transactions:
+        try:
+            stores.gathering.ask(request.job_id, taking, partial(take_together, stores))
+        except Abandoned:
+            raise OutcomeUnknown(
+                f"cannot tell whether this was done: {request.step} job {request.job_id}"
+                " (the thread that carried it was interrupted)",
+                hint="run the same command again: a second run is safe",
+            ) from None
+    return taking.result or take_alone(stores, taking)
+
+
+def take_together(
+    stores: Stores, takings: Sequence[Taking], let_pass: LetPass | None = None
+) -> None:
+    """The plain case of steps of different jobs: one look, and one transaction for all of them.
+
+    Whatever else one of them meets is left to `take_alone`.
+    """
+    fresh: list[tuple[Taking, NewRow]] = []
+    looks = look(stores, [one.request for one in takings])
+    for taking, (job, decision) in zip(takings, looks, strict=True):
+        if isinstance(decision, Append) and not decision.complete:
+            fresh.append((taking, row_now(stores, taking.request, job, decision)))
+        else:
+            taking.seen = job, decision
+    if fresh and landed(
+        stores, [step_write(stores, one.request, row) for one, row in fresh], let_pass
+    ):
+        for taking, row in fresh:
+            taking.result = applied(taking.request, row, completed=False)
+
+
+def landed(stores: Stores, writes: Sequence[StepWrite], let_pass: LetPass | None) -> bool:
+    """Whether all of them are written now; False where something was in the way of one."""
+    # One that waits for somebody else's transaction keeps nobody waiting.
+    conflict = let_pass if len(writes) == 1 else None
+    try:
+        return stores.step_writes.land(writes, conflict=conflict or give_up)
+    except (RowTaken, Conflicted):
+        return False
+
+
+class Conflicted(Exception):
+    """A transaction of several steps met somebody else's; nothing of it was written."""
+
+
+def give_up() -> None:
+    """End a transaction of several steps at its first conflict: each goes on alone."""
+    raise Conflicted
+
+
+def take_alone(stores: Stores, taking: Taking) -> StepResult:
+    """Do one guarded step, whatever it meets; its first look may have been taken already."""
+    request, first = taking.request, taking.seen
     for _ in range(ROUNDS_MAX):
-        job, decision = look(stores, request)
+        job, decision = first or look(stores, [request])[0]
+        first = None
         if isinstance(decision, Stop) and decision.outcome in PASSING:
-            job, decision = look(stores, request)
+            job, decision = look(stores, [request])[0]
         if isinstance(decision, Stop) or decision.complete:
             result = settled(stores, request, job, decision)
         else:
-            job_id = Id(request.job_id) if job is None else job.id
-            row = new_row(request, job_id, decision, stores.mongo.now())
-            result = write(stores, request, row, job)
+            result = write(stores, request, row_now(stores, request, job, decision), job)
         if result is not None:
             return result
     raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
@@ -110,21 +179,26 @@ def take(stores: Stores, request: Request) -> StepResult:
 
 def preview(stores: Stores, request: Request) -> StepResult:
     """What `take` would do, changing nothing."""
-    job, decision = look(stores, request)
+    ((job, decision),) = look(stores, [request])
     if isinstance(decision, Stop):
         return stopped(request, job, decision)
-    row = new_row(request, job.id if job else Id(request.job_id), decision, stores.mongo.now())
+    row = row_now(stores, request, job, decision)
     return obstructed(stores, request, job, row) or applied(
         request, row, completed=decision.complete
     )
 
 
-def look(stores: Stores, request: Request) -> tuple[Job | None, Decision]:
-    """Read the job with its rows and decide; the guard in the write has the last word.
+def look(stores: Stores, requests: Sequence[Request]) -> list[tuple[Job | None, Decision]]:
+    """Read the jobs with their rows and decide; the guard in the write has the last word.
 
     A charge row never changes, so the amount read here is the amount for ever.
     """
-    found = stores.jobs.with_rows(request.job_id)
+    looks = stores.jobs.with_rows([one.job_id for one in requests])
+    return [judged(stores, one, found) for one, found in zip(requests, looks, strict=True)]
+
+
+def judged(stores: Stores, request: Request, found: Found) -> tuple[Job | None, Decision]:
+    """The job that is meant, and what its documents allow."""
     if len(found) > 1:
         kinds = " and ".join(sorted(job.id.kind for job, _ in found))
         return None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}")
@@ -163,10 +237,6 @@ def charged(request: Request) -> tuple[Id, int]:
 # the write
 
 
-class GuardMissed(Exception):
-    """The guard matched nothing: somebody was faster; the transaction is given up."""
-
-
 def write(stores: Stores, request: Request, row: NewRow, job: Job | None) -> StepResult | None:
     """Flag, row and message, in this order; None when somebody was faster and one looks again.
 
@@ -176,18 +246,16 @@ def write(stores: Stores, request: Request, row: NewRow, job: Job | None) -> Ste
     if not stores.mongo.transactions and (refusal := obstructed(stores, request, job, row)):
         return refusal
 
-    def body(session: Any) -> None:
-        if not guarded(stores, request, row, session):
-            raise GuardMissed
-        stores.append(row, session)
-
     try:
-        stores.mongo.together(f"{request.step} job {request.job_id}", body)
-    except GuardMissed:
-        return None
+        ours = stores.step_writes.land([step_write(stores, request, row)])
     except RowTaken:
         return compared(stores, request, row)
-    return applied(request, row, completed=False)
+    return applied(request, row, completed=False) if ours else None
+
+
+def step_write(stores: Stores, request: Request, row: NewRow) -> StepWrite:
+    """What a step writes, and what it is called."""
+    return StepWrite(f"{request.step} job {request.job_id}", guarded(stores, request, row), row)
 
 
 def obstructed(stores: Stores, request: Request, job: Job | None, row: NewRow) -> StepResult | None:
@@ -204,20 +272,18 @@ def conflict(standing: Row) -> Stop:
     return Stop(Outcome.CONFLICT, standing, detail)
 
 
-def guarded(stores: Stores, request: Request, row: NewRow, session: Any = None) -> bool:
-    """The one conditional write of a step: True for exactly one caller, ever."""
+def guarded(stores: Stores, request: Request, row: NewRow) -> Guarded:
+    """The one conditional write of a step: it succeeds for exactly one caller, ever."""
     job_id = required_job(row)
     match request.step:
         case Step.CHARGE:
-            return stores.jobs.insert_charged(
-                job_id, account=row.account, cost=-row.amount, at=row.created_at, session=session
+            return stores.jobs.charging(
+                job_id, account=row.account, cost=-row.amount, at=row.created_at
             )
         case Step.REFUND:
-            return stores.jobs.flip_refunded(
-                job_id, at=row.created_at, force=request.force, session=session
-            )
+            return stores.jobs.refunding(job_id, at=row.created_at, force=request.force)
         case Step.RECLAIM:
-            return stores.jobs.flip_reclaimed(job_id, at=row.created_at, session=session)
+            return stores.jobs.reclaiming(job_id, at=row.created_at)
 
 
 # the end of a step
@@ -232,7 +298,7 @@ def settled(
     row = decision.row
     ours = row is not None and decision.outcome in ALREADY and row.operation_id
     if row is not None and ours and not stores.mongo.transactions:
-        stores.outbox.add(row)
+        stores.outbox.add([row])
     return stopped(request, job, decision)
 
 
@@ -248,8 +314,9 @@ def complete(
         raise InvariantBroken("a row to complete without its job")
     if not stores.ledger.step_index_is_unique():
         return look_again(stores, request, job)
-    at = flag_time(request.step, job) or stores.mongo.now()
-    row = replace(new_row(request, job.id, decision, at), recorded_at=stores.mongo.now())
+    now = stores.mongo.now()
+    at = flag_time(request.step, job) or now
+    row = replace(new_row(request, job.id, decision, at), recorded_at=now)
     return append_row(stores, request, row, completed=True)
 
 
@@ -285,7 +352,7 @@ def compared(stores: Stores, request: Request, row: NewRow) -> StepResult | None
     if standing is None:
         return None  # gone again with a transaction that failed
     if standing.operation_id == row.operation_id and same_row(standing, row):
-        stores.outbox.add(standing)
+        stores.outbox.add([standing])
         return applied(request, row, completed=False)  # our own write; its reply was lost
     job = stores.jobs.get(required_job(row))
     if not same_row(standing, row):
@@ -293,6 +360,12 @@ def compared(stores: Stores, request: Request, row: NewRow) -> StepResult | None
     if job is not None and not flag_set(request.step, job):
         return stopped(request, job, Stop(Outcome.ROW_EXISTS, standing, "the flag does not say so"))
     return settled(stores, request, job, Stop(ALREADY_OF[request.step], standing))
+
+
+def row_now(stores: Stores, request: Request, job: Job | None, decision: Append) -> NewRow:
+    """The row of this step, dated now."""
+    job_id = Id(request.job_id) if job is None else job.id
+    return new_row(request, job_id, decision, stores.mongo.now())
 
 
 def new_row(request: Request, job_id: Id, decision: Append, at: datetime) -> NewRow:

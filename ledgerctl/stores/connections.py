@@ -1,7 +1,7 @@
 """Every store of a run, each opened at its first use: who needs no MongoDB loads no driver of it."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledgerctl.config import Settings
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.daily_rows import DailyRows
     from ledgerctl.stores.dead_letters import DeadLetters
     from ledgerctl.stores.deployment import Deployment
+    from ledgerctl.stores.gathering import Gathering
     from ledgerctl.stores.inbox import Inbox
     from ledgerctl.stores.indexes import Indexes
     from ledgerctl.stores.jobs import Jobs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.queue_server import QueueServer
     from ledgerctl.stores.queues import Queues
     from ledgerctl.stores.retry_queue import RetryLists
+    from ledgerctl.stores.step_writes import StepWrites
     from ledgerctl.stores.summaries import Summaries
 
 
@@ -63,6 +65,20 @@ class Stores:
         from ledgerctl.stores.ledger import Ledger
 
         return Ledger(self.mongo)
+
+    @cached_property
+    def step_writes(self) -> "StepWrites":
+        """The writes of the guarded steps."""
+        from ledgerctl.stores.step_writes import StepWrites
+
+        return StepWrites(self.mongo, self.jobs, self.ledger, self.outbox)
+
+    @cached_property
+    def gathering(self) -> "Gathering[Any]":
+        """Where the guarded steps of several threads meet, to be written together."""
+        from ledgerctl.stores.gathering import Gathering
+
+        return Gathering()
 
     @cached_property
     def account_rows(self) -> "AccountRows":
@@ -173,8 +189,8 @@ class Stores:
 
         Raises RowTaken when the row's identity stands already. Source: contract, section 2, outbox.
         """
-        self.ledger.append(row, session)
-        self.outbox.add(row, session)
+        self.ledger.append([row], session)
+        self.outbox.add([row], session)
 
     def close(self) -> None:
         """Close what was opened."""

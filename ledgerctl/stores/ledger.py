@@ -6,13 +6,13 @@ from typing import Any
 
 from bson import ObjectId
 from pymongo.client_session import ClientSession
-from pymongo.errors import ConnectionFailure, DuplicateKeyError, ServerSelectionTimeoutError
+from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTimeoutError
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.rows import NewRow, Row, RowType, row_order
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
 from ledgerctl.stores.documents import Document
-from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
 
@@ -31,27 +31,31 @@ class Ledger:
 
     # appending
 
-    def append(self, row: NewRow, session: ClientSession | None = None) -> None:
-        """Append a row at most once: its identity is settled before it is sent.
+    def append(self, rows: Sequence[NewRow], session: ClientSession | None = None) -> None:
+        """Append rows at most once: their identities are settled before they are sent.
 
-        Raises RowTaken when a row of that `_id`, or of that job and type, stands already.
+        Raises RowTaken when a row of such an `_id`, or of such a job and type, stands already;
+        several rows want a transaction, which then ends as a whole.
         """
-        with self._mongo.writing(f"append row {row.id}", session):
+        documents = [from_row(row) for row in rows]
+        with self._mongo.writing(f"append row {rows[0].id}", session):
             try:
-                self._insert(from_row(row), session)
-            except DuplicateKeyError:
-                raise RowTaken(row.id) from None
+                self._insert(documents, session)
+            except BulkWriteError as error:
+                if not is_duplicate(error):
+                    raise
+                raise RowTaken(rows[0].id) from None
 
-    def _insert(self, document: Document, session: ClientSession | None) -> None:
+    def _insert(self, documents: Sequence[Document], session: ClientSession | None) -> None:
         try:
-            self._rows.insert_one(document, session=session)
+            self._rows.insert_many(documents, session=session)
         except ServerSelectionTimeoutError:
             raise
         except ConnectionFailure:
             if session is not None:  # the transaction starts again as a whole
                 raise
             # The reply was lost. Its identity makes sending it again harmless, and telling.
-            self._rows.insert_one(document)
+            self._rows.insert_many(documents)
 
     def step_index_is_unique(self) -> bool:
         """Whether the server itself makes a second refund or reclaim row of a job impossible."""

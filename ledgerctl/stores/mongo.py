@@ -44,6 +44,7 @@ SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 
 AUTHENTICATION_FAILED = {18, 8000}
 UNAUTHORIZED = {13}
+DUPLICATE_KEY = {11000}
 # Locks, time limits, conflicts, a full disk, and cursors that the server let go of.
 BUSY = {24, 39, 43, 46, 50, 112, 175, 202, 237, 262, 11601, 14031}
 NOT_WRITABLE = {10107, 13435, 13436}  # refused by a member that is not primary
@@ -229,12 +230,18 @@ class Mongo:
         )
 
     def transaction(
-        self, action: str, body: Callable[[ClientSession], T], *, patience_s: float = 5.0
+        self,
+        action: str,
+        body: Callable[[ClientSession], T],
+        *,
+        patience_s: float = 5.0,
+        conflict: Callable[[], None] | None = None,
     ) -> T:
         """Run `body` in one short transaction; all of it lands or none does.
 
         Conflicts are tried again with a pause, for `patience_s` in all: a transaction that a
         killed client left open holds its documents for up to a minute, and nobody waits for that.
+        `conflict` is called before each new try, and may raise to end it: nothing is written then.
         Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
         reply stays away; what `body` itself raises ends the transaction and goes on.
         """
@@ -249,13 +256,21 @@ class Mongo:
                         raise self.translated(error, action, sent=True) from None
                     if time.monotonic() >= deadline:
                         raise self._held(error, action) from None
+                if conflict is not None:
+                    conflict()
                 time.sleep(pause_s * (1 + secrets.randbelow(1000) / 1000))
                 pause_s = min(pause_s * 2, 0.1)
 
-    def together(self, action: str, body: Callable[[ClientSession | None], None]) -> None:
+    def together(
+        self,
+        action: str,
+        body: Callable[[ClientSession | None], None],
+        *,
+        conflict: Callable[[], None] | None = None,
+    ) -> None:
         """Run writes as one transaction where there are any, else one by one in their order."""
         if self.transactions:
-            self.transaction(action, body)
+            self.transaction(action, body, conflict=conflict)
         else:
             body(None)
 
@@ -308,6 +323,13 @@ class Mongo:
     def close(self) -> None:
         """Give the connections back."""
         self.client.close()
+
+
+def is_duplicate(error: mongo_errors.BulkWriteError) -> bool:
+    """Whether what stopped several writes in one was a key that stands already, and nothing else."""
+    details = error.details or {}
+    codes = {trouble.get("code") for trouble in details.get("writeErrors", [])}
+    return codes == DUPLICATE_KEY and not details.get("writeConcernErrors")
 
 
 def missing_right(words: str) -> str:

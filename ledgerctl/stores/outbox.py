@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pymongo.client_session import ClientSession
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import BulkWriteError
+from pymongo.operations import UpdateOne
 
 from ledgerctl.domain.inbox import KEY, TENANT, Message
 from ledgerctl.domain.rows import NewRow, Row
 from ledgerctl.stores.codec import candidates, from_id, to_id, to_number, to_text, to_time
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.inbox import measure, measuring, without_collisions
-from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 TOPIC = "ledger.appended"
 SCAN_MAX = 20_000  # messages that are looked through for a key where no index serves
@@ -30,25 +31,26 @@ class Outbox:
         self._messages = mongo.collection("outbox")
         self._key_name: str | None = None
 
-    def add(self, row: NewRow | Row, session: ClientSession | None = None) -> bool:
-        """Put the message of this row, at most once; False when it stands there already.
+    def add(self, rows: Sequence[NewRow | Row], session: ClientSession | None = None) -> int:
+        """Put the messages of these rows, each at most once; how many did not stand there.
 
-        In a transaction it lands together with the row. It is dated now, not as its row: one that
-        a repair adds late must not lie behind the marks of the consumers. Source: contract,
-        section 2, outbox.
+        In a transaction they land together with the rows. They are dated now, not as their rows:
+        one that a repair adds late must not lie behind the marks of the consumers. Source:
+        contract, section 2, outbox.
         """
-        message = message_of(row) | {"created_at": self._mongo.now()}
+        dated = {"created_at": self._mongo.now()}
+        # An insert that meets its own key would end the transaction around it.
+        puts = [
+            UpdateOne({"_id": one["_id"]}, {"$setOnInsert": one | dated}, upsert=True)
+            for one in map(message_of, rows)
+        ]
         with self._mongo.writing("put the message of a ledger row", session):
             try:
-                # An insert that meets its own key would end the transaction around it.
-                put = self._messages.update_one(
-                    {"_id": message["_id"]}, {"$setOnInsert": message}, upsert=True, session=session
-                )
-            except DuplicateKeyError:
-                if session is not None:
+                return self._messages.bulk_write(puts, session=session).upserted_count
+            except BulkWriteError as error:
+                if session is not None or not is_duplicate(error):
                     raise
-                return False  # another one put it at this instant
-        return put.upserted_id is not None
+                return 0  # another one put it at this instant
 
     def standing(self, row_ids: Sequence[str]) -> set[str]:
         """Those of these rows whose message stands there."""

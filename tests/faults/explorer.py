@@ -116,12 +116,14 @@ class Scheduler(monitoring.CommandListener):
     # called by the explorer
 
     def begin(self, actor: Actor, stores: Stores) -> threading.Thread:
-        """Start an actor and return once it is held before its first command."""
+        """Start an actor, a process of its own, and return once it is held before a command."""
+        own = Stores(stores.settings)
+        own.__dict__["mongo"] = stores.mongo
 
         def run() -> None:
             self._here.actor = actor
             try:
-                actor.result = actor.action(stores)
+                actor.result = actor.action(own)
             except BaseException as error:  # noqa: BLE001  # a dead or failed worker is a result
                 actor.error = error
             with self._lock:

@@ -90,3 +90,19 @@ def flip_then_append(
     due = SIGN[step] * charged(stores, job) if amount is None else amount
     stores.mongo.collection("ledger").insert_one(row(job, step, due, f"{job}:{step}"))
     return outcome(job, step, applied=True)
+
+
+def together_without_counting(stores: Stores, jobs: list[str]) -> None:
+    """Marks several jobs in one transaction and appends a row for each, whoever was faster."""
+    due = {job: -charged(stores, job) for job in jobs}
+
+    def body(session: Any) -> None:
+        stores.mongo.collection("jobs").update_many(
+            {"_id": {"$in": jobs}, "is_refunded": False},
+            {"$set": {"is_refunded": True}},
+            session=session,
+        )
+        rows = [row(job, Step.REFUND, due[job], ObjectId()) for job in jobs]
+        stores.mongo.collection("ledger").insert_many(rows, session=session)
+
+    stores.mongo.transaction("refund several jobs", body)

@@ -1,0 +1,61 @@
+"""The writes of the guarded steps: flag, row and message together, or none of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pymongo.client_session import ClientSession
+
+from ledgerctl.domain.rows import NewRow
+from ledgerctl.stores.jobs import Guarded, Jobs
+from ledgerctl.stores.ledger import Ledger
+from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.outbox import Outbox
+
+
+class GuardMissed(Exception):
+    """A guard matched nothing: somebody was faster; the transaction is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepWrite:
+    """One step to be written: what it is called, its conditional write on the job, its row."""
+
+    action: str
+    guard: Guarded
+    row: NewRow
+
+
+class StepWrites:
+    """Lands guarded steps."""
+
+    def __init__(self, mongo: Mongo, jobs: Jobs, ledger: Ledger, outbox: Outbox) -> None:
+        self._mongo = mongo
+        self._jobs = jobs
+        self._ledger = ledger
+        self._outbox = outbox
+
+    def land(
+        self, writes: Sequence[StepWrite], *, conflict: Callable[[], None] | None = None
+    ) -> bool:
+        """Write every flag, then every row, then every message; False when a guard matched nothing.
+
+        With transactions all of it lands or none does; without them only one step may be given.
+        `conflict` is called when somebody else's transaction is in the way, before the next try.
+        Raises RowTaken when a row's identity stands already, JobHeld, StoreUnavailable,
+        OutcomeUnknown, NotPermitted.
+        """
+        rows = [write.row for write in writes]
+        guards = [write.guard for write in writes]
+
+        def body(session: ClientSession | None) -> None:
+            if self._jobs.pass_guards(guards, session) < len(guards):
+                raise GuardMissed
+            self._ledger.append(rows, session)
+            self._outbox.add(rows, session)
+
+        more = f" and {len(writes) - 1} more" if len(writes) > 1 else ""
+        try:
+            self._mongo.together(writes[0].action + more, body, conflict=conflict)
+        except GuardMissed:
+            return False
+        return True
