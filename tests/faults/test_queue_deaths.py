@@ -40,7 +40,11 @@ class Mortal:
             for store in (mongo, queues):
                 patch.setattr(store, "writing", self._counted(store.writing))
             whole = mongo.transaction
-            patch.setattr(mongo, "transaction", lambda *words: self._once(lambda: whole(*words)))
+            patch.setattr(
+                mongo,
+                "transaction",
+                lambda *words, **options: self._once(lambda: whole(*words, **options)),
+            )
             try:
                 yield
             except Death:
