@@ -7,6 +7,9 @@ import sys
 # A run lives for seconds and makes hardly any cycles: looking for them as often as a server would
 # took a tenth of each start, and a tenth of reading a long list.
 GARBAGE_AT = (500_000, 20, 20)
+# A thread that reads ahead needs the interpreter for an instant after each wait; by Python's own
+# five milliseconds it would get it so late that the one that works on what was read waits for it.
+SWITCH_EVERY_S = 0.001
 
 
 def main() -> None:
@@ -49,6 +52,7 @@ def answer(arguments: list[str]) -> int:
 
         return complete(arguments[1:], os.environ)
     gc.set_threshold(*GARBAGE_AT)
+    sys.setswitchinterval(SWITCH_EVERY_S)
     from ledgerctl.cli.app import run
 
     return run(arguments)

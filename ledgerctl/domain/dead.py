@@ -109,12 +109,10 @@ class Letter:
         return None if isinstance(self.read, Unreadable) else error_group(self.read.error)
 
 
-def letters(entries: Iterable[tuple[str, int, bytes]]) -> list[Letter]:
-    """The letters on these places (list, index, bytes), not judged yet."""
-    return [
-        Letter(raw, position, key, index, read_payload(raw))
-        for position, (key, index, raw) in enumerate(entries)
-    ]
+def letters(entries: Iterable[tuple[str, int, bytes]]) -> Iterator[Letter]:
+    """The letters on these places (list, index, bytes), each as it is read, not judged yet."""
+    for position, (key, index, raw) in enumerate(entries):
+        yield Letter(raw, position, key, index, read_payload(raw))
 
 
 def judge(
@@ -127,9 +125,9 @@ def judge(
     """
     seen: set[str] = set()
     for letter in found:
-        text = letter.job_id
-        if text is None:
+        if isinstance(letter.read, Unreadable):
             continue
+        text = letter.read.job_id
         jobs = standings.get(text, ())
         standing = letter.standing = jobs[0] if len(jobs) == 1 else None
         name = text if standing is None else standing.job_id
@@ -567,13 +565,14 @@ class ErrorGroup:
     oldest: datetime | None = None
     newest: datetime | None = None
 
-    def add(self, letter: Letter) -> None:
-        """Count one more letter."""
+    def add(self, at: datetime | None) -> None:
+        """Count one more letter, of a job that failed then."""
         self.count += 1
-        at = letter.failed_at
         if at is not None:
-            self.oldest = at if self.oldest is None else min(self.oldest, at)
-            self.newest = at if self.newest is None else max(self.newest, at)
+            if self.oldest is None or at < self.oldest:
+                self.oldest = at
+            if self.newest is None or at > self.newest:
+                self.newest = at
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,14 +612,15 @@ def error_groups(found: Iterable[Letter]) -> list[ErrorGroup]:
     names: dict[str, str] = {}  # error → group: many letters share one text
     groups: dict[str, ErrorGroup] = {}
     for letter in found:
-        if letter.job_id is None:
+        read = letter.read
+        if isinstance(read, Unreadable):
             continue
-        error = letter.error or ""
+        error = read.error or ""
         key = names.get(error)
         if key is None:
             key = names[error] = error_group(error)
-            groups.setdefault(key, ErrorGroup(key, masked_error(error), letter.job_id))
-        groups[key].add(letter)
+            groups.setdefault(key, ErrorGroup(key, masked_error(error), read.job_id))
+        groups[key].add(read.failed_at)
     return sorted(groups.values(), key=lambda one: (-one.count, one.group))
 
 

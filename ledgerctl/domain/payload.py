@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple, cast
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from ledgerctl.domain.times import format_time, parse_rfc3339, shifted
 from ledgerctl.errors import InvariantBroken
@@ -83,7 +84,12 @@ class _Member(NamedTuple):
 def read_payload(raw: bytes) -> Payload | Unreadable:
     """What the entry says, or why it cannot be read; never raises, in time linear in its size."""
     try:
-        return _interpreted(_document(raw.decode()), raw)
+        text = raw.decode()
+        document = _decoded(text)
+        shape = _shape(tuple(document))
+        if _may_repeat(text, shape):
+            document = _document_by_members(text)
+        return _interpreted(document, shape, raw)
     except UnicodeDecodeError as error:
         return Unreadable(f"not UTF-8: byte {error.start}")
     except _Unfit as error:
@@ -204,50 +210,95 @@ def _integer(digits: str) -> int | _Spelled:
 _DECODER = json.JSONDecoder(
     parse_int=_integer, parse_float=_Spelled, parse_constant=lambda _: _Literal()
 )
+# The same in less time, for texts so short that no number in them has too many digits.
+_QUICK = json.JSONDecoder(parse_float=_Spelled, parse_constant=lambda _: _Literal())
+_quick_value = _QUICK.scan_once  # type: ignore[attr-defined]  # what raw_decode calls
 # A letter or underscore written as an escape: some key may be one of ours in disguise.
 _DISGUISED = re.compile(r"\\u00(?:[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])")
 _EXACT_ONCE = (ID_NAMES, ATTEMPTS_NAMES, NOT_BEFORE_NAMES)
+_SAID = (  # in the order of a payload's fields
+    ID_NAMES,
+    ACCOUNT_NAMES,
+    COST_NAMES,
+    ATTEMPTS_NAMES,
+    NOT_BEFORE_NAMES,
+    ERROR_NAMES,
+    FAILED_AT_NAMES,
+)
+
+
+class _Shape(NamedTuple):
+    """Which members of documents with these keys say what; None, which is no key, where none does."""
+
+    job_id: Any
+    account_id: Any
+    cost: Any
+    attempts: Any
+    not_before: Any
+    error: Any
+    failed_at: Any
+    unfit: str  # why no such document can be read, if so
+    quoted: tuple[str, ...]  # the names that may stand only once, as they stand in the text
+
+
+@lru_cache(maxsize=64)  # the entries of one list are of a few shapes
+def _shape(keys: tuple[str, ...]) -> _Shape:
+    found = [_present(keys, names) for names in _SAID]
+    job_id, attempts, not_before = (_present(keys, names) for names in _EXACT_ONCE)
+    unfit = "" if job_id else "no job id"
+    for named in (attempts, not_before):
+        if len(named) > 1 and not unfit:
+            unfit = f"both {named[0]} and {named[1]} are given"
+    quoted = tuple(f'"{named[0]}"' for named in (job_id, attempts, not_before) if named)
+    return _Shape._make([*(named[0] if named else None for named in found), unfit, quoted])
+
+
+def _present(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+    """Those of these names that are keys, in the order of the names."""
+    return [name for name in names if name in keys]
 
 
 def _document(text: str) -> dict[str, object]:
     """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
+    document = _decoded(text)
+    repeats = _may_repeat(text, _shape(tuple(document)))
+    return _document_by_members(text) if repeats else document
+
+
+def _decoded(text: str) -> dict[str, object]:
+    """The top-level members by key, the last of each; _Unfit when the text is no JSON object."""
+    if len(text) <= _DIGITS_MAX:
+        try:
+            document, end = _quick_value(text, 0)
+            if type(document) is dict and end == len(text):
+                return document
+        except (StopIteration, ValueError, RecursionError):
+            pass  # read again by what tells more
     try:
-        document = _decoded(text)
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         trouble = error.msg.removesuffix(" at")
         raise _Unfit(f"not JSON: {trouble} at character {error.pos}") from None
     except RecursionError:
         return _document_by_members(text)
-    if type(document) is not dict:
+    if type(value) is not dict:
         raise _Unfit("not a JSON object")
-    return _document_by_members(text) if _may_repeat(text, document) else document
+    return value
 
 
-def _decoded(text: str) -> object:
-    """The JSON value; space around it, which is rare, costs two searches more."""
-    if text.startswith("{"):
-        document, end = _DECODER.raw_decode(text)
-        if end == len(text):
-            return cast(object, document)
-    return cast(object, _DECODER.decode(text))
-
-
-def _may_repeat(text: str, document: dict[str, object]) -> bool:
+def _may_repeat(text: str, shape: _Shape) -> bool:
     """Whether a key that matters might stand twice: the decoder keeps only the last silently.
 
     Cheap and never wrongly false: a key spelled without escapes is found by its quoted name.
     """
-    for names in _EXACT_ONCE:
-        for name in names:
-            if name in document:
-                if text.count(f'"{name}"') != 1:
-                    return True
-                break
+    for quoted in shape.quoted:
+        if text.count(quoted) != 1:
+            return True
     return _is_disguised(text)
 
 
 def _is_disguised(text: str) -> bool:
-    return "\\u00" in text and _DISGUISED.search(text) is not None
+    return "\\" in text and _DISGUISED.search(text) is not None
 
 
 def _document_by_members(text: str) -> dict[str, object]:
@@ -262,50 +313,28 @@ def _document_by_members(text: str) -> dict[str, object]:
     return document
 
 
-def _interpreted(document: dict[str, object], raw: bytes) -> Payload:
+def _interpreted(document: dict[str, object], shape: _Shape, raw: bytes) -> Payload:
+    if shape.unfit:
+        raise _Unfit(shape.unfit)
+    value = document.get
     # In the order of the fields: by name takes twice as long, and there are a hundred thousand.
     return Payload(
-        _job_id(document),
-        _account_id(_first(document, ACCOUNT_NAMES)),
-        _whole(_first(document, COST_NAMES)),
-        _attempts(_only(document, ATTEMPTS_NAMES)),
-        _not_before(_only(document, NOT_BEFORE_NAMES)),
-        _error(_first(document, ERROR_NAMES)),
-        _failed_at(_first(document, FAILED_AT_NAMES)),
+        _exact_id(shape.job_id, value(shape.job_id)),
+        _account_id(value(shape.account_id)),
+        _whole(value(shape.cost)),
+        _attempts(value(shape.attempts)),
+        _not_before(value(shape.not_before)),
+        _error(value(shape.error)),
+        _failed_at(value(shape.failed_at)),
         raw,
     )
 
 
-def _first(document: dict[str, object], names: tuple[str, ...]) -> object:
-    for name in names:
-        if name in document:
-            return document[name]
-    return None
-
-
-def _only(document: dict[str, object], names: tuple[str, ...]) -> object:
-    """The value under the one name that is present; _Unfit when two are."""
-    found = None
-    for name in names:
-        if name in document:
-            if found is not None:
-                raise _Unfit(f"both {found} and {name} are given")
-            found = name
-    return None if found is None else document[found]
-
-
-def _job_id(document: dict[str, object]) -> str:
-    for name in ID_NAMES:
-        if name in document:
-            return _exact_id(name, document[name])
-    raise _Unfit("no job id")
-
-
 def _exact_id(name: str, value: object) -> str:
-    if type(value) is int:
-        return str(value)
     if type(value) is str and _is_unicode(value):
         return value
+    if type(value) is int:
+        return str(value)
     if type(value) is _Spelled and value.lstrip("-").isdigit():
         return str(value)
     raise _Unfit(f"{name} is neither text nor a whole number in digits")
@@ -329,15 +358,15 @@ def _account_id(value: object) -> str | None:
 
 
 def _attempts(value: object) -> int:
-    if value is None:
-        return 0
-    count = _whole(value)
+    count = 0 if value is None else _whole(value)
     if count is None or count < 0:
         raise _Unfit("attempts is not a whole number of at least 0")
     return count
 
 
 def _error(value: object) -> str | None:
+    if type(value) is str:
+        return value
     if type(value) is dict:  # {"code":500,"message":"…"}
         value = value.get("message")
     return str(value) if isinstance(value, str | int) else None
@@ -345,6 +374,8 @@ def _error(value: object) -> str | None:
 
 def _whole(value: object) -> int | None:
     """The whole number that a JSON number spells (2, 2.0, 2e0), exactly; None for all else."""
+    if type(value) is int:
+        return value
     number = _number(value)
     if number is None or number != int(number):
         return None
@@ -388,7 +419,8 @@ def _failed_at(value: object) -> datetime | None:
 def _instant(value: object) -> datetime | None:
     """The instant of RFC 3339 text, of a Unix time in any unit, or of one in digits as text."""
     if type(value) is str:
-        return _unix_time(int(value)) if _is_digits(value) else parse_rfc3339(value)
+        at = parse_rfc3339(value)
+        return _unix_time(int(value)) if at is None and _is_digits(value) else at
     number = _number(value)
     return None if number is None else _unix_time(number)
 

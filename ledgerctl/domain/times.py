@@ -28,6 +28,7 @@ _RFC3339 = (
 
 
 _PLAIN = "YYYY-MM-DDTHH:MM:SS.mmmZ"
+_PLAIN_LENGTH, _PLAIN_MARKS = len(_PLAIN), _PLAIN[4:22:3]
 
 
 class Instant(NamedTuple):
@@ -172,7 +173,7 @@ def _read_rfc3339(text: str) -> Instant | None:
 
 def _read_plain(text: str) -> datetime | None:
     """A time as we write it, and most others do: read in a fraction of the time."""
-    plain = len(text) == len(_PLAIN) and text[4:22:3] == _PLAIN[4:22:3] and text[23] == "Z"
+    plain = len(text) == _PLAIN_LENGTH and text[4:22:3] == _PLAIN_MARKS and text[23] == "Z"
     if plain and text[11:13] < "24":
         try:
             return datetime.fromisoformat(text)

@@ -23,14 +23,22 @@ def look(stores: Stores, selection: Selection | None = None) -> list[Letter]:
     """Every dead letter in order from the head, judged; those a filter passed over first.
 
     With a selection only the jobs of letters that it may mean are looked up; the other letters
-    have no true verdict. Each list is read once. Raises WrongKeyType before anything is read.
+    have no true verdict. Each list is read once, and jobs are looked up while the next letters are
+    read. Raises WrongKeyType before anything is read.
     """
     queues, keys = stores.queues, stores.queues.keys
     queues.require_lists(keys.dead_letter, keys.retry)
-    found = letters(stores.dead_letters.entries())
-    meant = found if selection is None else filter(selection.may_mean, found)
-    texts = [letter.job_id for letter in meant if letter.job_id is not None]
-    judge(found, stores.jobs.standings(texts), waiting(stores) if found else set())
+    found: list[Letter] = []
+
+    def meant() -> Iterator[str]:
+        for letter in letters(stores.dead_letters.entries()):
+            found.append(letter)
+            text = letter.job_id
+            if text is not None and (selection is None or selection.may_mean(letter)):
+                yield text
+
+    standings = stores.jobs.standings(meant())
+    judge(found, standings, waiting(stores) if found else set())
     return found
 
 

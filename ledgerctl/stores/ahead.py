@@ -1,24 +1,27 @@
 """The next piece under way while the one in hand is worked on."""
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 T = TypeVar("T")
-END: Final = object()
+U = TypeVar("U")
 
 
-def ahead(pieces: Iterable[T]) -> Iterator[T]:
-    """The pieces in their order, each made by a thread of its own while the last one is used.
+def ahead(make: Callable[[T], U], pieces: Iterable[T]) -> Iterator[U]:
+    """What `make` makes of the pieces, in their order, each by a thread of its own.
 
-    Never more than two are held. What making one raises is raised where it would have come.
+    While it makes one, the next piece is asked for, and the last result is used. Never more than
+    two are held. What making one raises is raised where it would have come.
     """
-    coming = iter(pieces)
     maker = ThreadPoolExecutor(1)
+    made: Future[U] | None = None
     try:
-        made = maker.submit(next, coming, END)
-        while (piece := made.result()) is not END:
-            made = maker.submit(next, coming, END)
-            yield piece  # type: ignore[misc]  # END is no piece
+        for piece in pieces:
+            before, made = made, maker.submit(make, piece)
+            if before is not None:
+                yield before.result()
+        if made is not None:
+            yield made.result()
     finally:
         maker.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for no server

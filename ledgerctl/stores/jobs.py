@@ -49,6 +49,12 @@ FILTER_OF_STATE: dict[State, Document] = {
     State.BAD_FLAGS: {"$or": [{"is_refunded": NOT_BOOLEAN}, {"is_reclaimed": NOT_BOOLEAN}]},
 }
 
+FLAG_OF_BOOLEAN = {False: Flag.CLEAR, True: Flag.SET}
+STATE_OF_BOOLEANS = {
+    (one, other): state_of(FLAG_OF_BOOLEAN[one], FLAG_OF_BOOLEAN[other])
+    for one in FLAG_OF_BOOLEAN
+    for other in FLAG_OF_BOOLEAN
+}
 FILTER_OF_FLAG: dict[Flag, Any] = {Flag.SET: True, Flag.CLEAR: CLEAR, Flag.BAD: NOT_BOOLEAN}
 
 
@@ -238,25 +244,20 @@ class Jobs:
     def standings(self, texts: Iterable[str]) -> dict[str, list["Standing"]]:
         """The flags and status of every job that these texts can name, by text.
 
-        One query for many texts, the next under way while one answer is worked on, and of each
+        One query for many texts, under way while the next texts are asked for, and of each
         document only what a verdict needs.
         """
         from ledgerctl.domain.dead import Standing
 
-        own = {text: text for text in texts}
-        wanted = list(own)
-        pieces = (
-            wanted[start : start + STANDINGS_AT_ONCE]
-            for start in range(0, len(wanted), STANDINGS_AT_ONCE)
-        )
+        own: dict[str, str] = {}
         found: dict[str, list[Standing]] = {}
-        for documents in ahead(map(self._standings, pieces)):
+        for documents in ahead(self._standings, distinct(texts, own)):
             for document in documents:
                 name, state, succeeded, account = standing_fields(document)
                 job_id = own.get(name, name)  # a hundred thousand copies would fill memory
                 standing = Standing(job_id, state, succeeded, account)
                 found.setdefault(job_id, []).append(standing)
-        return found | {text: found[text.lower()] for text in wanted if is_upper_hex(text, found)}
+        return found | {text: found[text.lower()] for text in own if is_upper_hex(text, found)}
 
     def _standings(self, texts: Sequence[str]) -> list[Document]:
         values = [value for text in texts for value in candidates(text)]
@@ -316,15 +317,35 @@ def job_query(
     return query
 
 
+def distinct(texts: Iterable[str], seen: dict[str, str]) -> Iterator[list[str]]:
+    """The texts in pieces, each text once; `seen` gets them all."""
+    piece: list[str] = []
+    for text in texts:
+        if text not in seen:
+            seen[text] = text
+            piece.append(text)
+            if len(piece) == STANDINGS_AT_ONCE:
+                yield piece
+                piece = []
+    if piece:
+        yield piece
+
+
 def standing_fields(document: Document) -> tuple[str, State, bool, str | None]:
     """What a verdict on a dead letter needs of a job document; a hundred thousand pass through."""
-    identity, account = document["_id"], document.get("account_id")
+    value = document.get
+    identity, account = document["_id"], value("account_id")
+    refunded, reclaimed = value("is_refunded"), value("is_reclaimed")
+    if type(refunded) is bool and type(reclaimed) is bool:
+        state = STATE_OF_BOOLEANS[refunded, reclaimed]
+    else:
+        state = state_of(to_flag(document, "is_refunded"), to_flag(document, "is_reclaimed"))
     if type(account) is not str and account is not None:
         account = to_id(account).text
     return (
         identity if type(identity) is str else to_id(identity).text,
-        state_of(to_flag(document, "is_refunded"), to_flag(document, "is_reclaimed")),
-        document.get("status") == SUCCEEDED,
+        state,
+        value("status") == SUCCEEDED,
         None if account is None else sys.intern(account),
     )
 

@@ -35,7 +35,7 @@ REFUNDED = Standing("job-1", State.REFUNDED, succeeded=False, account_id="acct-1
 
 
 def read(*raws: bytes) -> list[Letter]:
-    return letters(("dead", index, raw) for index, raw in enumerate(raws))
+    return list(letters(("dead", index, raw) for index, raw in enumerate(raws)))
 
 
 def judged(*raws: bytes, state: State = State.REFUNDED) -> list[Letter]:
