@@ -10,6 +10,9 @@ from ledgerctl.operations.log import Operation
 from ledgerctl.operations.steps import Request, Taking, preview, take_alone, take_together
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.gathering import TOGETHER_MAX
+from ledgerctl.stores.mongo import PATIENCE_S
+
+NEXT_PATIENCE_S = 0.5  # with a job that is held, after one that was
 
 
 @dataclass(slots=True)
@@ -38,6 +41,11 @@ class BatchOutcome:
     def ended(self) -> bool:
         """Whether the run must not go on: a job that is held is no reason."""
         return self.trouble is not None and not isinstance(self.trouble, JobHeld)
+
+    @property
+    def patience_s(self) -> float:
+        """How long a job that is held is waited for: a killed client may hold a whole chunk."""
+        return PATIENCE_S if self.trouble is None else NEXT_PATIENCE_S
 
     @property
     def reached(self) -> bool:
@@ -121,7 +129,7 @@ class Batch:
             outcome.not_tried.append(job_id)
             return
         try:
-            outcome.done[place] = take_alone(self.stores, taking)
+            outcome.done[place] = take_alone(self.stores, taking, patience_s=outcome.patience_s)
         except LedgerctlError as error:
             outcome.keep(error, [job_id])
 

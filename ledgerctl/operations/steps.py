@@ -30,6 +30,7 @@ from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.gathering import Abandoned, LetPass
 from ledgerctl.stores.jobs import Found, Guarded
 from ledgerctl.stores.ledger import RowTaken
+from ledgerctl.stores.mongo import PATIENCE_S
 from ledgerctl.stores.step_writes import StepWrite
 
 LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
@@ -160,8 +161,11 @@ def give_up() -> None:
     raise Conflicted
 
 
-def take_alone(stores: Stores, taking: Taking) -> StepResult:
-    """Do one guarded step, whatever it meets; its first look may have been taken already."""
+def take_alone(stores: Stores, taking: Taking, *, patience_s: float = PATIENCE_S) -> StepResult:
+    """Do one guarded step, whatever it meets; its first look may have been taken already.
+
+    Raises JobHeld when somebody else's transaction holds the job for `patience_s`.
+    """
     request, first = taking.request, taking.seen
     for _ in range(ROUNDS_MAX):
         job, decision = first or look(stores, [request])[0]
@@ -171,7 +175,8 @@ def take_alone(stores: Stores, taking: Taking) -> StepResult:
         if isinstance(decision, Stop) or decision.complete:
             result = settled(stores, request, job, decision)
         else:
-            result = write(stores, request, row_now(stores, request, job, decision), job)
+            row = row_now(stores, request, job, decision)
+            result = write(stores, request, row, job, patience_s)
         if result is not None:
             return result
     raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
@@ -237,7 +242,9 @@ def charged(request: Request) -> tuple[Id, int]:
 # the write
 
 
-def write(stores: Stores, request: Request, row: NewRow, job: Job | None) -> StepResult | None:
+def write(
+    stores: Stores, request: Request, row: NewRow, job: Job | None, patience_s: float
+) -> StepResult | None:
     """Flag, row and message, in this order; None when somebody was faster and one looks again.
 
     A row in the way ends a transaction; without one it is looked for before the flag is set, which
@@ -247,7 +254,7 @@ def write(stores: Stores, request: Request, row: NewRow, job: Job | None) -> Ste
         return refusal
 
     try:
-        ours = stores.step_writes.land([step_write(stores, request, row)])
+        ours = stores.step_writes.land([step_write(stores, request, row)], patience_s=patience_s)
     except RowTaken:
         return compared(stores, request, row)
     return applied(request, row, completed=False) if ours else None

@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 SELECTION_TIMEOUT_MS = 2_000
 CONNECT_TIMEOUT_MS = 1_500
+PATIENCE_S = 5.0  # with somebody else's transaction
 SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 
 AUTHENTICATION_FAILED = {18, 8000}
@@ -234,7 +235,7 @@ class Mongo:
         action: str,
         body: Callable[[ClientSession], T],
         *,
-        patience_s: float = 5.0,
+        patience_s: float = PATIENCE_S,
         conflict: Callable[[], None] | None = None,
     ) -> T:
         """Run `body` in one short transaction; all of it lands or none does.
@@ -266,11 +267,12 @@ class Mongo:
         action: str,
         body: Callable[[ClientSession | None], None],
         *,
+        patience_s: float = PATIENCE_S,
         conflict: Callable[[], None] | None = None,
     ) -> None:
         """Run writes as one transaction where there are any, else one by one in their order."""
         if self.transactions:
-            self.transaction(action, body, conflict=conflict)
+            self.transaction(action, body, patience_s=patience_s, conflict=conflict)
         else:
             body(None)
 

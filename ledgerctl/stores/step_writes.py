@@ -8,7 +8,7 @@ from pymongo.client_session import ClientSession
 from ledgerctl.domain.rows import NewRow
 from ledgerctl.stores.jobs import Guarded, Jobs
 from ledgerctl.stores.ledger import Ledger
-from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.mongo import PATIENCE_S, Mongo
 from ledgerctl.stores.outbox import Outbox
 
 
@@ -35,12 +35,17 @@ class StepWrites:
         self._outbox = outbox
 
     def land(
-        self, writes: Sequence[StepWrite], *, conflict: Callable[[], None] | None = None
+        self,
+        writes: Sequence[StepWrite],
+        *,
+        patience_s: float = PATIENCE_S,
+        conflict: Callable[[], None] | None = None,
     ) -> bool:
         """Write every flag, then every row, then every message; False when a guard matched nothing.
 
         With transactions all of it lands or none does; without them only one step may be given.
-        `conflict` is called when somebody else's transaction is in the way, before the next try.
+        While somebody else's transaction is in the way it is tried again, for `patience_s` in all;
+        `conflict` is called before each new try.
         Raises RowTaken when a row's identity stands already, JobHeld, StoreUnavailable,
         OutcomeUnknown, NotPermitted.
         """
@@ -55,7 +60,9 @@ class StepWrites:
 
         more = f" and {len(writes) - 1} more" if len(writes) > 1 else ""
         try:
-            self._mongo.together(writes[0].action + more, body, conflict=conflict)
+            self._mongo.together(
+                writes[0].action + more, body, patience_s=patience_s, conflict=conflict
+            )
         except GuardMissed:
             return False
         return True

@@ -181,8 +181,9 @@ def again(environment: dict[str, str], step: str, folder: Path) -> subprocess.Co
 def kill_and_finish(stores: Stores, environment: dict[str, str], kind: str, tmp_path: Path) -> None:
     """Kill, count what is half done, deliver again, count again."""
     landed = left = 0
+    count = 600 if kind == "replica set" else 200  # there sixteen at a time are written
     for number in range(KILLS):
-        jobs = [f"{number}-{at}" for at in range(200)]
+        jobs = [f"{number}-{at}" for at in range(count)]
         seed(stores, *jobs)
         for step in ("refund", "reclaim"):
             landed += kill_in_the_middle(stores, environment, step, jobs, tmp_path)

@@ -1,5 +1,6 @@
 """Steps of several jobs in one transaction: each is whole, and none takes another one along."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -261,3 +262,23 @@ def test_a_held_job_among_several_of_a_command_is_passed_over_and_named(
         1,
     )
     assert rows(ready) == {"job-1": [40], "job-3": [40]}
+
+
+def test_several_jobs_that_one_killed_client_holds_are_waited_for_once(
+    ready: Stores, client: Client, database: str, run: Runner
+) -> None:
+    jobs = [f"job-{number}" for number in range(16)]
+    charged(ready, *jobs, "free")
+    with client.start_session() as session:
+        session.start_transaction()
+        held = client[database].jobs
+        held.update_many({"_id": {"$in": jobs}}, {"$set": {"x": 1}}, session=session)
+        began = time.monotonic()
+        result = run("job", "refund", *jobs, "free", "--yes", "-o", "json")
+        took = time.monotonic() - began
+        session.abort_transaction()
+    said = result.json()
+    assert result.code == 8
+    assert (said["applied"], said["error"]["not_tried"]) == (1, 16)
+    assert took < 16 * 5 / 2  # and not five seconds each
+    assert rows(ready) == {"free": [40]}
