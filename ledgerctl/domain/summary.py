@@ -1,7 +1,7 @@
 """Daily summaries: their figures, what a rebuild left alone, and how far they are from the ledger."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
 
@@ -128,6 +128,17 @@ class RefusedRow:
     row_id: str
     why: str
     rows: int = 1
+
+
+def refusals(found: Iterable[RefusedRow]) -> tuple[RefusedRow, ...]:
+    """One row an account, the first found, with the number of them all."""
+    first: dict[str, RefusedRow] = {}
+    for row in found:
+        before = first.get(row.account_id)
+        first[row.account_id] = (
+            row if before is None else replace(before, rows=before.rows + row.rows)
+        )
+    return tuple(first.values())
 
 
 def accounts_of(rows: Iterable[RefusedRow]) -> list[str]:

@@ -17,6 +17,7 @@ from ledgerctl.domain.summary import (
     RefusedRow,
     Untouched,
     accounts_of,
+    refusals,
     untouched,
 )
 from ledgerctl.errors import (
@@ -250,11 +251,10 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
     if start is not None:
         days += days_with_rows(stores, start, to_day, session)
     odd = odd_by_day(stores, days, recorded, request.accounts, session)
-    all_odd = (
-        stores.daily_rows.undated_rows(recorded, request.accounts, session),
-        stores.daily_rows.strayed_rows(recorded, request.accounts, session),
-        *odd.values(),
-    )
+    undated = stores.daily_rows.undated_rows(recorded, request.accounts, session)
+    strayed = stores.daily_rows.strayed_rows(recorded, request.accounts, session)
+    # What refuses an account on a late day has strayed: recorded in the window, dated before it.
+    inside = [one for span, one in odd.items() if span.day not in late]
     return Plan(
         as_of=as_of,
         from_day=from_day,
@@ -263,8 +263,8 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
         days=tuple(days),
         late_days=tuple(late),
         odd_days=frozenset(span.day for span, one in odd.items() if one.usable),
-        refused=tuple({row.account_id: row for one in all_odd for row in one.recent}.values()),
-        undated=sum(one.others for one in all_odd),
+        refused=refusals(row for one in (*inside, undated, strayed) for row in one.recent),
+        undated=sum(one.others for one in (*odd.values(), undated, strayed)),
         not_rebuilt=tuple(untouched(from_day, to_day, first=first, last=last, late=late)),
     )
 

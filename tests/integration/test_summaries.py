@@ -247,6 +247,23 @@ def test_a_row_recorded_in_the_window_that_cannot_be_summed_refuses_its_account_
     assert rebuild(stores, Request(account="acct-1")).refused == ["acct-1"]
 
 
+def test_a_refused_account_has_all_its_rows_that_refuse_it_counted_once(stores: Stores) -> None:
+    rebuild(stores, Request())  # leaves the mark that late rows are looked for from
+    now = stores.mongo.now()
+    odd: dict[str, Any] = {"amount": "text", "recorded_at": now}
+    append(
+        stores,
+        make_row("job-1", created_at=now),
+        make_row("job-2", created_at=now, **odd),
+        make_row("job-3", created_at=now - timedelta(days=1), **odd),
+        make_row("job-4", created_at=now - timedelta(days=9), **odd),  # late, and strayed
+        make_row("job-5", created_at=AT, **odd),  # late, and strayed
+        make_row("job-6", created_at="yesterday", recorded_at=now),
+    )
+    (refused,) = rebuild(stores, Request()).refused_rows
+    assert (refused.account_id, refused.rows) == ("acct-1", 5)
+
+
 def test_an_account_given_in_capitals_is_the_one_that_is_rebuilt(stores: Stores) -> None:
     account = ObjectId("65f0a1b2c3d4e5f60123abcd")
     append(
