@@ -86,7 +86,7 @@ def read_payload(raw: bytes) -> Payload | Unreadable:
     try:
         text = raw.decode()
         document = _decoded(text)
-        shape = _shape(tuple(document))
+        shape = _shape_of(document, text)
         if _may_repeat(text, shape):
             document = _document_by_members(text)
         return _interpreted(document, shape, raw)
@@ -241,7 +241,13 @@ class _Shape(NamedTuple):
     quoted: tuple[str, ...]  # the names that may stand only once, as they stand in the text
 
 
-@lru_cache(maxsize=64)  # the entries of one list are of a few shapes
+def _shape_of(document: dict[str, object], text: str) -> _Shape:
+    """The shape of this document, which few others of a list differ from; kept of short ones."""
+    keys = tuple(document)
+    return _shape(keys) if len(text) <= _DIGITS_MAX else _shape.__wrapped__(keys)
+
+
+@lru_cache(maxsize=64)
 def _shape(keys: tuple[str, ...]) -> _Shape:
     found = [_present(keys, names) for names in _SAID]
     job_id, attempts, not_before = (_present(keys, names) for names in _EXACT_ONCE)
@@ -261,7 +267,7 @@ def _present(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
 def _document(text: str) -> dict[str, object]:
     """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
     document = _decoded(text)
-    repeats = _may_repeat(text, _shape(tuple(document)))
+    repeats = _may_repeat(text, _shape_of(document, text))
     return _document_by_members(text) if repeats else document
 
 

@@ -113,13 +113,13 @@ class Batch:
         """Take in one transaction the steps that nothing is in the way of."""
         if len(chunk) == 1 or outcome.ended or stopping() or not self.stores.mongo.transactions:
             return
-        try:
-            take_together(self.stores, list(chunk.values()))
-        except LedgerctlError as error:
-            outcome.keep(error, [])
+        take_together(self.stores, list(chunk.values()))
         for place, taking in chunk.items():
             if taking.result is not None:
                 outcome.done[place] = taking.result
+        for taking in chunk.values():
+            if taking.error is not None:
+                outcome.keep(taking.error, [])
 
     def _alone(
         self, place: int, taking: Taking, outcome: BatchOutcome, stopping: Callable[[], bool]

@@ -1,7 +1,8 @@
 """The guarded steps: charge, refund and reclaim of a job, each at most one row for ever."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -25,9 +26,8 @@ from ledgerctl.domain.jobs import (
     state,
 )
 from ledgerctl.domain.rows import NewRow, Row, RowType, row_id, same_row
-from ledgerctl.errors import InvariantBroken, OutcomeUnknown
+from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown, StoreUnavailable
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.gathering import Abandoned, LetPass
 from ledgerctl.stores.jobs import Found, Guarded
 from ledgerctl.stores.ledger import RowTaken
 from ledgerctl.stores.mongo import PATIENCE_S
@@ -94,11 +94,12 @@ def charge(
 
 @dataclass(slots=True)
 class Taking:
-    """A step on its way: what its first look saw, and its result once it has one."""
+    """A step on its way: what its first look saw, and what came of it once that is known."""
 
     request: Request
     seen: tuple[Job | None, Decision] | None = None
     result: StepResult | None = None
+    error: LedgerctlError | None = None
 
 
 def take(stores: Stores, request: Request) -> StepResult:
@@ -109,47 +110,55 @@ def take(stores: Stores, request: Request) -> StepResult:
     left. Running it again is always safe.
     """
     taking = Taking(request)
+
+    def alone() -> None:
+        taking.result = take_alone(stores, taking)
+
     if stores.mongo.transactions:
-        try:
-            stores.gathering.ask(request.job_id, taking, partial(take_together, stores))
-        except Abandoned:
-            raise OutcomeUnknown(
-                f"cannot tell whether this was done: {request.step} job {request.job_id}"
-                " (the thread that carried it was interrupted)",
-                hint="run the same command again: a second run is safe",
-            ) from None
+        stores.gathering.ask(
+            request.job_id, taking, serve=partial(take_together, stores), alone=alone
+        )
+    if taking.error is not None:
+        raise taking.error
     return taking.result or take_alone(stores, taking)
 
 
-def take_together(
-    stores: Stores, takings: Sequence[Taking], let_pass: LetPass | None = None
-) -> None:
+def take_together(stores: Stores, takings: Sequence[Taking]) -> None:
     """The plain case of steps of different jobs: one look, and one transaction for all of them.
 
-    Whatever else one of them meets is left to `take_alone`.
+    Whatever else one of them meets is left to `take_alone`, so that none stops the others; only
+    what must not or need not be tried again is kept as their error: an outcome that is unknown,
+    a store that is away.
     """
     fresh: list[tuple[Taking, NewRow]] = []
-    looks = look(stores, [one.request for one in takings])
-    for taking, (job, decision) in zip(takings, looks, strict=True):
-        if isinstance(decision, Append) and not decision.complete:
-            fresh.append((taking, row_now(stores, taking.request, job, decision)))
-        else:
-            taking.seen = job, decision
-    if fresh and landed(
-        stores, [step_write(stores, one.request, row) for one, row in fresh], let_pass
-    ):
-        for taking, row in fresh:
-            taking.result = applied(taking.request, row, completed=False)
+    with each_told(takings):
+        looks = look(stores, [one.request for one in takings])
+        for taking, (job, decision) in zip(takings, looks, strict=True):
+            if isinstance(decision, Append) and not decision.complete:
+                fresh.append((taking, row_now(stores, taking.request, job, decision)))
+            else:
+                taking.seen = job, decision
+    if not fresh:
+        return
+    with each_told([taking for taking, _ in fresh]):
+        writes = [step_write(stores, taking.request, row) for taking, row in fresh]
+        if stores.step_writes.land(writes, conflict=give_up):
+            for taking, row in fresh:
+                taking.result = applied(taking.request, row, completed=False)
 
 
-def landed(stores: Stores, writes: Sequence[StepWrite], let_pass: LetPass | None) -> bool:
-    """Whether all of them are written now; False where something was in the way of one."""
-    # One that waits for somebody else's transaction keeps nobody waiting.
-    conflict = let_pass if len(writes) == 1 else None
+@contextmanager
+def each_told(takings: Sequence[Taking]) -> Iterator[None]:
+    """Tell each of these steps of trouble that is the same for each; other trouble is none's yet."""
     try:
-        return stores.step_writes.land(writes, conflict=conflict or give_up)
-    except (RowTaken, Conflicted):
-        return False
+        yield
+    except (OutcomeUnknown, StoreUnavailable) as error:
+        for taking in takings:
+            step, job_id = taking.request.step, taking.request.job_id
+            message = f"{step} job {job_id}: {error.message}"
+            taking.error = type(error)(message, hint=error.hint)
+    except (LedgerctlError, RowTaken, Conflicted, UnicodeError):
+        return  # nothing was written; whose trouble it is shows when each goes alone
 
 
 class Conflicted(Exception):

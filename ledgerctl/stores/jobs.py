@@ -280,22 +280,21 @@ def to_found(documents: Sequence[Document]) -> Found:
 
 
 def parted(texts: Sequence[str], documents: Sequence[Document]) -> list[Found]:
-    """What belongs to each text; nothing at all when something is spelled like none of them.
+    """What belongs to each text; nothing at all where the printed ids do not tell.
 
-    MongoDB holds numbers of different types equal, so an exotic one may be found by an id whose
-    text it does not print.
+    MongoDB holds numbers of different types equal, and one ObjectId is spelled in two ways.
     """
-    by_text: dict[str, list[Document]] = {}
-    for one in documents:
-        owner = to_id(one["row"]["job_id"] if "row" in one else one["_id"])
-        by_text.setdefault(owner.text, []).append(one)
     spelled = [{to_id(value).text for value in candidates(text)} for text in texts]
-    if not set().union(*spelled).issuperset(by_text):
+    owners = [to_id(one["row"]["job_id"] if "row" in one else one["_id"]) for one in documents]
+    known: set[str] = set().union(*spelled)
+    if len(known) < sum(map(len, spelled)) or any(
+        owner.kind is IdKind.OTHER or owner.text not in known for owner in owners
+    ):
         return []
-    return [
-        to_found([one for name in names if name in by_text for one in by_text[name]])
-        for names in spelled
-    ]
+    by_text: dict[str, list[Document]] = {}
+    for owner, one in zip(owners, documents, strict=True):
+        by_text.setdefault(owner.text, []).append(one)
+    return [to_found([one for name in names for one in by_text.get(name, ())]) for names in spelled]
 
 
 def job_query(

@@ -187,12 +187,13 @@ class Mongo:
 
     def _bulk(self, error: mongo_errors.BulkWriteError, action: str) -> LedgerctlError:
         """What several writes in one come to: the first refusal that is known, else unknown."""
-        details = error.details or {}
-        for trouble in details.get("writeErrors", []):
-            if refused := self._refused(error, trouble.get("code", 0), action):
+        troubles = (error.details or {}).get("writeErrors", [])
+        said = [mongo_errors.WriteError(one.get("errmsg", ""), one.get("code")) for one in troubles]
+        for one in said:
+            if refused := self._refused(one, one.code or 0, action):
                 return refused
-        if details.get("writeErrors"):
-            return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(error)}")
+        if said:
+            return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(said[0])}")
         return self._unknown(error, action)
 
     def _refused(self, error: Exception, code: int, action: str) -> LedgerctlError | None:
@@ -242,7 +243,7 @@ class Mongo:
 
         Conflicts are tried again with a pause, for `patience_s` in all: a transaction that a
         killed client left open holds its documents for up to a minute, and nobody waits for that.
-        `conflict` is called before each new try, and may raise to end it: nothing is written then.
+        `conflict` is called at each of them, and may raise to end it: nothing is written then.
         Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
         reply stays away; what `body` itself raises ends the transaction and goes on.
         """

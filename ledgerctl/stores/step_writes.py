@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bson.errors import BSONError
 from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.rows import NewRow
+from ledgerctl.errors import InvariantBroken
 from ledgerctl.stores.jobs import Guarded, Jobs
 from ledgerctl.stores.ledger import Ledger
 from ledgerctl.stores.mongo import PATIENCE_S, Mongo
@@ -45,7 +47,7 @@ class StepWrites:
 
         With transactions all of it lands or none does; without them only one step may be given.
         While somebody else's transaction is in the way it is tried again, for `patience_s` in all;
-        `conflict` is called before each new try.
+        `conflict` is called at each such meeting.
         Raises RowTaken when a row's identity stands already, JobHeld, StoreUnavailable,
         OutcomeUnknown, NotPermitted.
         """
@@ -58,11 +60,11 @@ class StepWrites:
             self._ledger.append(rows, session)
             self._outbox.add(rows, session)
 
-        more = f" and {len(writes) - 1} more" if len(writes) > 1 else ""
+        action = writes[0].action if len(writes) == 1 else f"write {len(writes)} steps"
         try:
-            self._mongo.together(
-                writes[0].action + more, body, patience_s=patience_s, conflict=conflict
-            )
+            self._mongo.together(action, body, patience_s=patience_s, conflict=conflict)
         except GuardMissed:
             return False
+        except BSONError as error:
+            raise InvariantBroken(f"cannot {action}: {error}") from None
         return True
