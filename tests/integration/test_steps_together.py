@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from bson import Decimal128, ObjectId
 
 from ledgerctl.domain.jobs import Outcome, Step, StepResult
-from ledgerctl.errors import JobHeld
+from ledgerctl.errors import InvariantBroken, JobHeld, OutcomeUnknown
 from ledgerctl.operations import steps
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
@@ -228,6 +229,111 @@ def test_one_id_in_two_spellings_is_refunded_once(ready: Stores) -> None:
     assert [first.outcome, second.outcome] == [Outcome.APPLIED, Outcome.ALREADY_REFUNDED]
     assert third.outcome is Outcome.APPLIED
     assert rows(ready) == {str(object_id): [40], "job-1": [40]}
+
+
+def refunded(stores: Stores, *ids: Any) -> None:
+    """Refunded jobs with both rows."""
+    flags = {"is_refunded": True, "refunded_at": NOON}
+    stores.mongo.collection("jobs").insert_many([make_job(one, **flags) for one in ids])
+    rows = [make_row(one, kind) for one in ids for kind in ("charge", "refund")]
+    stores.mongo.collection("ledger").insert_many(rows)
+
+
+def told(
+    stores: Stores, jobs: Sequence[str], **options: Any
+) -> dict[str, Outcome | type[Exception]]:
+    """What each of several is told, its error included."""
+    takings = [steps.Taking(replace(request(job), **options.get(job, {}))) for job in jobs]
+    steps.take_together(stores, takings)
+    said: dict[str, Outcome | type[Exception]] = {}
+    for one in takings:
+        if one.error is not None:
+            said[one.request.job_id] = type(one.error)
+            continue
+        try:
+            result = one.result or steps.take_alone(stores, one, patience_s=0.2)
+        except Exception as error:  # noqa: BLE001  # what it is told is what is tested
+            said[one.request.job_id] = type(error)
+        else:
+            said[one.request.job_id] = result.outcome
+    return said
+
+
+def test_a_held_job_is_the_only_one_that_is_told_so(
+    ready: Stores, client: Client, database: str
+) -> None:
+    charged(ready, "held")
+    refunded(ready, "done")
+    with client.start_session() as session:
+        session.start_transaction()
+        client[database].jobs.update_one({"_id": "held"}, {"$set": {"x": 1}}, session=session)
+        said = told(ready, ["held", "done", "nobody"])
+        session.abort_transaction()
+    assert said == {
+        "held": JobHeld,
+        "done": Outcome.ALREADY_REFUNDED,
+        "nobody": Outcome.NOT_FOUND,
+    }
+
+
+def test_a_job_that_cannot_be_written_stops_no_other(
+    ready: Stores, client: Client, database: str
+) -> None:
+    charged(ready, "job-1", "job-2", "job-3", "job-4", "\u00e9")
+    client[database].jobs.update_one({"_id": "job-2"}, {"$set": {"odd": 1}})
+    client[database].command("collMod", "jobs", validator={"odd": {"$ne": 1}})
+    put = ready.mongo.collection("outbox")
+    put.insert_one({"_id": ObjectId(), "message_key": "job-3:refund"})
+    said = told(
+        ready,
+        ["job-1", "job-2", "job-3", "job-4", "\u00e9", "\ud800"],
+        **{"job-4": {"reason": "\ud800"}},
+    )
+    assert said == {
+        "job-1": Outcome.APPLIED,
+        "job-2": InvariantBroken,
+        "job-3": InvariantBroken,
+        "job-4": UnicodeEncodeError,
+        "\u00e9": Outcome.APPLIED,
+        "\ud800": UnicodeEncodeError,
+    }
+    assert rows(ready) == {"job-1": [40], "\u00e9": [40]}
+
+
+def test_an_unknown_outcome_is_told_to_those_alone_that_were_to_be_written(
+    ready: Stores, client: Client
+) -> None:
+    charged(ready, "fresh", "other")
+    refunded(ready, "done")
+    point: dict[str, Any] = {"configureFailPoint": "failCommand", "mode": "alwaysOn"}
+    data = {"appName": "ledgerctl", "failCommands": ["commitTransaction"], "errorCode": 50}
+    client.admin.command(point | {"data": data})
+    try:
+        said = told(ready, ["fresh", "done", "nobody", "other"])
+    finally:
+        client.admin.command(point | {"mode": "off"})
+        client.admin.command({"killAllSessions": []})  # else it stays open for a minute
+    assert said == {
+        "fresh": OutcomeUnknown,
+        "done": Outcome.ALREADY_REFUNDED,
+        "nobody": Outcome.NOT_FOUND,
+        "other": OutcomeUnknown,
+    }
+
+
+def test_a_row_under_an_id_of_an_exotic_type_is_whose_it_is_alone(ready: Stores) -> None:
+    charged(ready, 7)
+    foreign = make_row(7, "refund", _id="foreign-1") | {"job_id": Decimal128("7.0")}
+    ready.mongo.collection("ledger").insert_one(foreign)
+    assert told(ready, ["7", "7.0"]) == {"7": Outcome.ROW_EXISTS, "7.0": Outcome.NOT_FOUND}
+    assert rows(ready) == {"7.0": [40]}
+
+
+def test_a_text_in_capitals_is_not_the_same_text_in_small_letters(ready: Stores) -> None:
+    small = "65a0c0ffee65a0c0ffee65a0"
+    refunded(ready, small)
+    said = told(ready, [small.upper(), small])
+    assert said == {small.upper(): Outcome.NOT_FOUND, small: Outcome.ALREADY_REFUNDED}
 
 
 def test_many_ids_of_one_command_share_transactions_and_keep_their_order(
