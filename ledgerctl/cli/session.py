@@ -303,6 +303,7 @@ class Session:
         )
         self.permit()
         require(self.stores, self.words.command)
+        self._load_output()
         self.stop.hold()
         operation.begin()
         try:
@@ -383,6 +384,13 @@ class Session:
             self.note(f"{error.message}: every field is shown")
             self.words = self.words._replace(fields=None)
             return self._write(kept)
+
+    def _load_output(self) -> None:
+        """Load what the result is told by: what keeps it from loading must not follow a change."""
+        import ledgerctl.render.color  # noqa: F401
+        from ledgerctl.render.emit import writer_of
+
+        writer_of(self.format)
 
     def _write(self, report: "Report") -> int:
         from dataclasses import replace

@@ -20,6 +20,16 @@ FORMATS: Final[dict[str, str]] = {  # each one's module, loaded when the format 
 }
 
 
+def writer_of(format: str) -> Writer:
+    """What writes this format, loaded now if it was not before. Raises UsageError without one."""
+    if format not in FORMATS:
+        raise UsageError(
+            f"there is no output format {format!r}", hint=f"The formats are {', '.join(FORMATS)}."
+        )
+    write: Writer = import_module(FORMATS[format]).write
+    return write
+
+
 def emit(
     report: Report,
     *,
@@ -39,11 +49,7 @@ def emit(
     Raises UsageError for a format or a field that does not exist, OutputFailed when `out` takes no
     more, BrokenPipeError when its reader is gone. An encoding that lacks a character never raises.
     """
-    if format not in FORMATS:
-        raise UsageError(
-            f"there is no output format {format!r}", hint=f"The formats are {', '.join(FORMATS)}."
-        )
-    write: Writer = import_module(FORMATS[format]).write
+    write = writer_of(format)
     if fields is None:
         report = shown_columns(report, for_table=format == "table")
     else:
