@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from errno import E2BIG
+from errno import E2BIG, EMFILE, ENFILE
 from typing import IO
 
 from ledgerctl.errors import UsageError
@@ -54,10 +54,18 @@ class Handler:
 
         A handler that ignores its input, floods its output, forks or hangs blocks nobody: what
         it forked is ended with it at the time limit, and also when this call is interrupted.
-        Raises UsageError when the command cannot be started at all.
+        Raises UsageError when the command cannot be started at all, OSError when no descriptors
+        are left, and then nothing was started.
         """
+        with selectors.DefaultSelector() as selector:
+            process = self._started(variables)
+            if isinstance(process, Ending):
+                return process
+            return Run(self, process, payload, selector).ending()
+
+    def _started(self, variables: Mapping[str, str]) -> "subprocess.Popen[bytes] | Ending":
         try:
-            process = subprocess.Popen(  # noqa: S603  # the operator's own words, and no shell
+            return subprocess.Popen(  # noqa: S603  # the operator's own words, and no shell
                 list(self.words),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -71,8 +79,9 @@ class Handler:
         except OSError as error:
             if error.errno == E2BIG:
                 return Ending(f"cannot be handed to the command: {error.strerror}")
+            if error.errno in {EMFILE, ENFILE}:
+                raise  # not for want of the command
             raise UsageError(f"cannot start {self.words[0]!r}: {error.strerror}") from None
-        return Run(self, process, payload).ending()
 
 
 def handler_words(text: str) -> list[str]:
@@ -94,13 +103,19 @@ def handler_words(text: str) -> list[str]:
 class Run:
     """One process from its start to its end."""
 
-    def __init__(self, handler: Handler, process: subprocess.Popen[bytes], payload: bytes) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        process: subprocess.Popen[bytes],
+        payload: bytes,
+        selector: selectors.BaseSelector,
+    ) -> None:
         self._handler = handler
         self._process = process
         self._unsent = memoryview(payload)
         self._tails: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._shown: dict[str, bytes] = {"stdout": b"", "stderr": b""}
-        self._selector = selectors.DefaultSelector()
+        self._selector = selector
         timeout = handler.timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
 
@@ -196,7 +211,6 @@ class Run:
     def _close(self) -> None:
         for key in list(self._selector.get_map().values()):
             self._forget(key.fileobj)  # type: ignore[arg-type]  # what was registered
-        self._selector.close()
         self._process.wait()
 
     def _verdict(self) -> Ending:
