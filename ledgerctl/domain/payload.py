@@ -481,8 +481,14 @@ def _layout(raw: bytes, families: Iterable[tuple[str, ...]]) -> _Layout:
         members = {member.key: member for member in _members(text)}
     else:
         members = {name: _sole_member(text, name, document[name]) for name in names}
-    end = len(text.rstrip(_SPACES)[:-1].rstrip(_SPACES))
-    return _Layout(text, members, end)
+    return _Layout(text, members, _end_of_members(text))
+
+
+def _end_of_members(text: str) -> int:
+    """Where the last member ends: before the closing brace and the space around it."""
+    if text[-1] == "}" and text[-2] not in _SPACES:
+        return len(text) - 1
+    return len(text.rstrip(_SPACES)[:-1].rstrip(_SPACES))
 
 
 def _sole_member(text: str, name: str, value: object) -> _Member:
@@ -514,8 +520,13 @@ def _time_change(layout: _Layout, names: tuple[str, ...], at: datetime) -> _Chan
     number = _number(value)
     unit = None if number is None else _ticks_per_second(number)
     if unit is None:
-        return _Change(member, names[0], f'"{format_time(at)}"')
+        return _Change(member, names[0], _quoted_time(at))
     return _Change(member, names[0], _unix_spelling(at, unit, fraction="." in str(value)))
+
+
+@lru_cache(maxsize=8)  # most entries of one command are due at one instant
+def _quoted_time(at: datetime) -> str:
+    return f'"{format_time(at)}"'
 
 
 def _unix_spelling(at: datetime, per_second: int, *, fraction: bool) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
-from ledgerctl.domain.dead import CHUNK_BYTES, CHUNK_SPAN, Pick
+from ledgerctl.domain.dead import CHUNK_BYTES, Pick
 from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown
 from ledgerctl.stores.queues import Queues
 
 TRIES = 4  # of one script whose reply was lost; each waits for a reply of its own
 PAUSE_S = 0.1
+PUT_BACK_MAX = 1_000  # letters that one script puts back, each by one move from end to end
 SLACK = 600  # entries towards the head among which a shifted letter is looked for
 TAKEN, BEFORE, MISSING = 1, 2, 0
 DONE: tuple[int, ...] = ()
@@ -137,7 +138,7 @@ class DeadLetters:
 
     def put_back(self, passed_key: str) -> None:
         """Put passed letters back before the head, in their order."""
-        while self._run("put_back", [passed_key, self.key], [CHUNK_SPAN, CHUNK_BYTES]):
+        while self._run("put_back", [passed_key, self.key], [PUT_BACK_MAX, CHUNK_BYTES]):
             pass
 
     def passed_keys(self) -> list[str]:
