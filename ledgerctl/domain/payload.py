@@ -84,11 +84,7 @@ class _Member(NamedTuple):
 def read_payload(raw: bytes) -> Payload | Unreadable:
     """What the entry says, or why it cannot be read; never raises, in time linear in its size."""
     try:
-        text = raw.decode()
-        document = _decoded(text)
-        shape = _shape_of(document, text)
-        if _may_repeat(text, shape):
-            document = _document_by_members(text)
+        document, shape = _document(raw.decode())
         return _interpreted(document, shape, raw)
     except UnicodeDecodeError as error:
         return Unreadable(f"not UTF-8: byte {error.start}")
@@ -250,7 +246,7 @@ def _shape_of(document: dict[str, object], text: str) -> _Shape:
 @lru_cache(maxsize=64)
 def _shape(keys: tuple[str, ...]) -> _Shape:
     found = [_present(keys, names) for names in _SAID]
-    job_id, attempts, not_before = (_present(keys, names) for names in _EXACT_ONCE)
+    job_id, _, _, attempts, not_before, _, _ = found
     unfit = "" if job_id else "no job id"
     for named in (attempts, not_before):
         if len(named) > 1 and not unfit:
@@ -264,11 +260,11 @@ def _present(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
     return [name for name in names if name in keys]
 
 
-def _document(text: str) -> dict[str, object]:
+def _document(text: str) -> tuple[dict[str, object], _Shape]:
     """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
     document = _decoded(text)
-    repeats = _may_repeat(text, _shape_of(document, text))
-    return _document_by_members(text) if repeats else document
+    shape = _shape_of(document, text)
+    return _document_by_members(text) if _may_repeat(text, shape) else document, shape
 
 
 def _decoded(text: str) -> dict[str, object]:
@@ -473,7 +469,7 @@ class _Layout(NamedTuple):
 def _layout(raw: bytes, families: Iterable[tuple[str, ...]]) -> _Layout:
     try:
         text = raw.decode()
-        document = _document(text)
+        document, _ = _document(text)
     except ValueError as error:
         raise InvariantBroken("an unreadable entry cannot be edited") from error
     names = [name for names in families for name in names if name in document]

@@ -1,4 +1,4 @@
-"""One guarded step for many jobs: each on its own, counted, stopped between two."""
+"""One guarded step for many jobs: several at a time, each counted, stopped between two."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -94,7 +94,7 @@ def attempt(
             return stopped(text, decision)
         row = new_row(stores, decision, operation_id, reason)
         taken.append(row)
-        stores.append(row, session)
+        stores.append([row], session)
         return done(text, decision)
 
     try:

@@ -36,7 +36,7 @@ def grant(
         reason=reason,
     )
     try:
-        stores.mongo.together(f"grant {key}", partial(stores.append, row))
+        stores.mongo.together(f"grant {key}", partial(stores.append, [row]))
     except RowTaken:
         return compared(stores, row)
     return result(row, Outcome.APPLIED)

@@ -30,7 +30,7 @@ from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown, St
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.jobs import Found, Guarded
 from ledgerctl.stores.ledger import RowTaken
-from ledgerctl.stores.mongo import PATIENCE_S
+from ledgerctl.stores.mongo import PATIENCE_S, Conflicted
 from ledgerctl.stores.step_writes import StepWrite
 
 LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
@@ -142,7 +142,7 @@ def take_together(stores: Stores, takings: Sequence[Taking]) -> None:
         return
     with each_told([taking for taking, _ in fresh]):
         writes = [step_write(stores, taking.request, row) for taking, row in fresh]
-        if stores.step_writes.land(writes, conflict=give_up):
+        if stores.step_writes.land(writes, once=True):
             for taking, row in fresh:
                 taking.result = applied(taking.request, row, completed=False)
 
@@ -159,15 +159,6 @@ def each_told(takings: Sequence[Taking]) -> Iterator[None]:
             taking.error = type(error)(message, hint=error.hint)
     except (LedgerctlError, RowTaken, Conflicted, UnicodeError):
         return  # nothing was written; whose trouble it is shows when each goes alone
-
-
-class Conflicted(Exception):
-    """A transaction of several steps met somebody else's; nothing of it was written."""
-
-
-def give_up() -> None:
-    """End a transaction of several steps at its first conflict: each goes on alone."""
-    raise Conflicted
 
 
 def take_alone(stores: Stores, taking: Taking, *, patience_s: float = PATIENCE_S) -> StepResult:
@@ -356,7 +347,7 @@ def append_row(
 ) -> StepResult | None:
     """Append a row whose flag is set, with its message; a row that stands is compared."""
     try:
-        stores.mongo.together(f"append row {row.id}", partial(stores.append, row))
+        stores.mongo.together(f"append row {row.id}", partial(stores.append, [row]))
     except RowTaken:
         return compared(stores, request, row)
     return applied(request, row, completed=completed)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from ledgerctl.config import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pymongo.client_session import ClientSession
 
     from ledgerctl.domain.rows import NewRow
@@ -71,7 +73,7 @@ class Stores:
         """The writes of the guarded steps."""
         from ledgerctl.stores.step_writes import StepWrites
 
-        return StepWrites(self.mongo, self.jobs, self.ledger, self.outbox)
+        return StepWrites(self.mongo, self.jobs, self.append)
 
     @cached_property
     def gathering(self) -> "Gathering[Any]":
@@ -184,13 +186,13 @@ class Stores:
         documents = self.mongo.changes.count if "mongo" in self.__dict__ else 0
         return documents + (self.queues.changes if "queues" in self.__dict__ else 0)
 
-    def append(self, row: "NewRow", session: "ClientSession | None" = None) -> None:
-        """Append a row with the message that tells of it; in a transaction they land together.
+    def append(self, rows: "Sequence[NewRow]", session: "ClientSession | None" = None) -> None:
+        """Append rows with the messages that tell of them; in a transaction they land together.
 
-        Raises RowTaken when the row's identity stands already. Source: contract, section 2, outbox.
+        Raises RowTaken when a row's identity stands already. Source: contract, section 2, outbox.
         """
-        self.ledger.append([row], session)
-        self.outbox.add([row], session)
+        self.ledger.append(rows, session)
+        self.outbox.add(rows, session)
 
     def close(self) -> None:
         """Close what was opened."""

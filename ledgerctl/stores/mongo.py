@@ -59,6 +59,10 @@ CODEC: CodecOptions[Document] = CodecOptions(
 )
 
 
+class Conflicted(Exception):
+    """A transaction that is tried once met somebody else's; nothing of it was written."""
+
+
 class Mongo:
     """One MongoDB database: majority writes, primary majority reads, short server selection.
 
@@ -237,13 +241,13 @@ class Mongo:
         body: Callable[[ClientSession], T],
         *,
         patience_s: float = PATIENCE_S,
-        conflict: Callable[[], None] | None = None,
+        once: bool = False,
     ) -> T:
         """Run `body` in one short transaction; all of it lands or none does.
 
         Conflicts are tried again with a pause, for `patience_s` in all: a transaction that a
         killed client left open holds its documents for up to a minute, and nobody waits for that.
-        `conflict` is called at each of them, and may raise to end it: nothing is written then.
+        With `once` the first conflict ends it: Conflicted, and nothing is written.
         Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
         reply stays away; what `body` itself raises ends the transaction and goes on.
         """
@@ -256,10 +260,10 @@ class Mongo:
                 except mongo_errors.PyMongoError as error:
                     if not error.has_error_label("TransientTransactionError"):
                         raise self.translated(error, action, sent=True) from None
+                    if once:
+                        raise Conflicted(action) from None
                     if time.monotonic() >= deadline:
                         raise self._held(error, action) from None
-                if conflict is not None:
-                    conflict()
                 time.sleep(pause_s * (1 + secrets.randbelow(1000) / 1000))
                 pause_s = min(pause_s * 2, 0.1)
 
@@ -269,11 +273,11 @@ class Mongo:
         body: Callable[[ClientSession | None], None],
         *,
         patience_s: float = PATIENCE_S,
-        conflict: Callable[[], None] | None = None,
+        once: bool = False,
     ) -> None:
         """Run writes as one transaction where there are any, else one by one in their order."""
         if self.transactions:
-            self.transaction(action, body, patience_s=patience_s, conflict=conflict)
+            self.transaction(action, body, patience_s=patience_s, once=once)
         else:
             body(None)
 

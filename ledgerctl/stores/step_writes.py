@@ -9,9 +9,9 @@ from pymongo.client_session import ClientSession
 from ledgerctl.domain.rows import NewRow
 from ledgerctl.errors import InvariantBroken
 from ledgerctl.stores.jobs import Guarded, Jobs
-from ledgerctl.stores.ledger import Ledger
 from ledgerctl.stores.mongo import PATIENCE_S, Mongo
-from ledgerctl.stores.outbox import Outbox
+
+Append = Callable[[Sequence[NewRow], ClientSession | None], None]
 
 
 class GuardMissed(Exception):
@@ -30,24 +30,24 @@ class StepWrite:
 class StepWrites:
     """Lands guarded steps."""
 
-    def __init__(self, mongo: Mongo, jobs: Jobs, ledger: Ledger, outbox: Outbox) -> None:
+    def __init__(self, mongo: Mongo, jobs: Jobs, append: Append) -> None:
+        """`append` appends rows with their messages."""
         self._mongo = mongo
         self._jobs = jobs
-        self._ledger = ledger
-        self._outbox = outbox
+        self._append = append
 
     def land(
         self,
         writes: Sequence[StepWrite],
         *,
         patience_s: float = PATIENCE_S,
-        conflict: Callable[[], None] | None = None,
+        once: bool = False,
     ) -> bool:
         """Write every flag, then every row, then every message; False when a guard matched nothing.
 
         With transactions all of it lands or none does; without them only one step may be given.
         While somebody else's transaction is in the way it is tried again, for `patience_s` in all;
-        `conflict` is called at each such meeting.
+        with `once` that raises Conflicted.
         Raises RowTaken when a row's identity stands already, JobHeld, StoreUnavailable,
         OutcomeUnknown, NotPermitted.
         """
@@ -57,12 +57,11 @@ class StepWrites:
         def body(session: ClientSession | None) -> None:
             if self._jobs.pass_guards(guards, session) < len(guards):
                 raise GuardMissed
-            self._ledger.append(rows, session)
-            self._outbox.add(rows, session)
+            self._append(rows, session)
 
         action = writes[0].action if len(writes) == 1 else f"write {len(writes)} steps"
         try:
-            self._mongo.together(action, body, patience_s=patience_s, conflict=conflict)
+            self._mongo.together(action, body, patience_s=patience_s, once=once)
         except GuardMissed:
             return False
         except BSONError as error:
