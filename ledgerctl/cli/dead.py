@@ -100,12 +100,11 @@ def stats(
     Examples: ledgerctl dead stats
               ledgerctl dead stats --fail-over 100 --fail-age 2h --quiet
     """
-    from ledgerctl.domain.dead import statistics as count
-    from ledgerctl.operations.dead import look
+    from ledgerctl.operations.dead import count
     from ledgerctl.render.views.dead import statistics
 
     age = None if fail_age is None else parse_duration(fail_age)
-    found = count(look(session.stores))
+    found = count(session.stores)
     notes = []
     if fail_over is not None and found.depth > fail_over:
         notes.append(f"{found.depth} dead letters, more than {fail_over}")
@@ -388,11 +387,11 @@ def ask(session: Session, request: "Request") -> "Counter[bytes]":
 
 def question(session: Session, request: "Request", prepared: "Prepared") -> list[str]:
     """The counts by verdict and by error, where, and as whom."""
-    from ledgerctl.domain.dead import counted, error_groups
+    from ledgerctl.domain.dead import Tally, counted
 
     selected = prepared.selected
     verdicts = counted(str(letter.verdict) for letter in selected.letters)
-    groups = error_groups(selected.moving)
+    groups = Tally(selected.moving).error_groups()
     lines = [
         f"{request.action} {len(selected.moving)} of {len(selected.letters)} selected dead letters"
         f" ({len(prepared.letters)} in all)",

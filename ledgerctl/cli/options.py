@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ledgerctl.cli.session import Session
+from ledgerctl.domain.ids import LENGTH_MAX
 from ledgerctl.domain.numbers import INT64_MAX
 from ledgerctl.domain.times import at_bound, time_range
 from ledgerctl.errors import UsageError
@@ -105,6 +106,10 @@ def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
     found = dict.fromkeys([*ids, *filter(None, lines)])
     if not found and file is None:
         raise UsageError(f"no {header} was given", hint="name one, or use --from-file FILE")
+    if any(len(one) > LENGTH_MAX for one in found):
+        raise UsageError(
+            f"a {header} has more than {LENGTH_MAX:,} characters; nothing has such an id"
+        )
     return list(found)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -115,35 +115,38 @@ def letters(entries: Iterable[tuple[str, int, bytes]]) -> Iterator[Letter]:
         yield Letter(raw, position, key, index, read_payload(raw))
 
 
-def judge(
-    found: Iterable[Letter], standings: Mapping[str, Sequence[Standing]], queued: Collection[str]
-) -> None:
+def judge(found: Iterable[Letter], queued: Collection[str], seen: set[str]) -> None:
     """Give each letter its verdict: the first that holds. Source: contract, section 3, dead.
 
-    `standings` are the jobs by the text of the letters' ids, `queued` the jobs on retry and
-    processing.
+    Each has its job's standing, if it has one. `queued` are the jobs on retry and processing,
+    `seen` those of letters nearer the head, to which these are added.
     """
-    seen: set[str] = set()
     for letter in found:
-        if isinstance(letter.read, Unreadable):
+        read, standing = letter.read, letter.standing
+        if isinstance(read, Unreadable):
             continue
-        text = letter.read.job_id
-        jobs = standings.get(text, ())
-        standing = letter.standing = jobs[0] if len(jobs) == 1 else None
+        text = read.job_id
         name = text if standing is None else standing.job_id
         is_queued = text in queued or name in queued
         letter.verdict = verdict(standing, queued=is_queued, seen=name in seen)
         seen.add(name)
 
 
+BY_STATE = {
+    State.BAD_FLAGS: Verdict.BAD_FLAGS,
+    State.CORRUPT: Verdict.BAD_FLAGS,
+    State.RECLAIMED: Verdict.SETTLED,
+}
+
+
 def verdict(standing: Standing | None, *, queued: bool, seen: bool) -> Verdict:
     """The verdict on a readable letter."""
     if standing is None:
         return Verdict.UNKNOWN_JOB
-    state = standing.state
-    if state is State.BAD_FLAGS or state is State.CORRUPT:  # a set hashes texts
-        return Verdict.BAD_FLAGS
-    if state is State.RECLAIMED or standing.succeeded:
+    found = BY_STATE.get(standing.state)
+    if found is not None:
+        return found
+    if standing.succeeded:
         return Verdict.SETTLED
     if queued:
         return Verdict.QUEUED
@@ -596,35 +599,58 @@ class Statistics:
         return max((one.newest for one in self.by_error if one.newest), default=None)
 
 
-def statistics(found: Sequence[Letter]) -> Statistics:
-    """Count letters by error and by verdict; the most frequent error first."""
-    return Statistics(
-        depth=len(found),
-        unreadable=sum(letter.verdict is Verdict.UNREADABLE for letter in found),
-        jobs=len({letter.job_id for letter in found if letter.job_id is not None}),
-        by_error=tuple(error_groups(found)),
-        by_verdict=counted(str(letter.verdict) for letter in found),
-    )
+ERRORS_KEPT = 1_000  # texts whose group is known: many letters share one
 
 
-def error_groups(found: Iterable[Letter]) -> list[ErrorGroup]:
-    """The groups of errors among the readable letters, the most frequent first."""
-    names: dict[str, str] = {}  # error → group: many letters share one text
-    groups: dict[str, ErrorGroup] = {}
-    for letter in found:
-        read = letter.read
-        if isinstance(read, Unreadable):
-            continue
-        error = read.error or ""
-        key = names.get(error)
-        if key is None:
-            key = names[error] = error_group(error)
-            groups.setdefault(key, ErrorGroup(key, masked_error(error), read.job_id))
-        groups[key].add(read.failed_at)
-    return sorted(groups.values(), key=lambda one: (-one.count, one.group))
+class Tally:
+    """Counts letters by error and by verdict; keeps of each no more than its job's id."""
+
+    def __init__(self, found: Sequence[Letter] = ()) -> None:
+        self._jobs: set[str] = set()
+        self._verdicts: Counter[Verdict] = Counter()
+        self._groups: dict[str, ErrorGroup] = {}
+        self._of_error: dict[str, ErrorGroup] = {}
+        self.add(found)
+
+    def add(self, found: Sequence[Letter]) -> None:
+        """Count these judged letters too."""
+        self._verdicts.update([letter.verdict for letter in found])
+        for letter in found:
+            read = letter.read
+            if isinstance(read, Unreadable):
+                continue
+            self._jobs.add(read.job_id)
+            error = read.error or ""
+            group = self._of_error.get(error)
+            if group is None:
+                group = self._group_of(error, read.job_id)
+            group.add(read.failed_at)
+
+    def _group_of(self, error: str, job_id: str) -> ErrorGroup:
+        name = error_group(error)
+        if name not in self._groups:
+            self._groups[name] = ErrorGroup(name, masked_error(error), job_id)
+        if len(self._of_error) == ERRORS_KEPT:
+            self._of_error.clear()
+        found = self._of_error[error] = self._groups[name]
+        return found
+
+    def error_groups(self) -> list[ErrorGroup]:
+        """The groups of errors among the readable letters, the most frequent first."""
+        return sorted(self._groups.values(), key=lambda one: (-one.count, one.group))
+
+    def statistics(self) -> Statistics:
+        """What was counted; the most frequent error first."""
+        return Statistics(
+            depth=self._verdicts.total(),
+            unreadable=self._verdicts[Verdict.UNREADABLE],
+            jobs=len(self._jobs),
+            by_error=tuple(self.error_groups()),
+            by_verdict=counted(self._verdicts),
+        )
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
-    """How often each verdict occurs, in the order of the verdicts."""
+    """How often each verdict occurs, in the order of the verdicts; from a Counter as well."""
     counts = Counter(names)
     return {str(one): counts[str(one)] for one in Verdict if counts[str(one)]}

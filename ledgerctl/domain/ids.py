@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+LENGTH_MAX = 100_000  # characters of an id: several longer ones would fit in no query
+
 
 class IdKind(StrEnum):
     """The type under which a document holds an id."""

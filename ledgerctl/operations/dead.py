@@ -1,45 +1,104 @@
 """Looking at dead letters: read once, judged by the ledger's jobs, selected."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from ledgerctl.domain.audit import JobPage
-from ledgerctl.domain.dead import Letter, Selection, judge, letters
+from ledgerctl.domain.dead import Letter, Selection, Standing, Statistics, Tally, judge, letters
 from ledgerctl.domain.dead_results import Archived, LetterPage
-from ledgerctl.domain.payload import Payload, read_payload
+from ledgerctl.domain.payload import Payload, Unreadable, read_payload
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
 from ledgerctl.operations.jobs import show as show_job
+from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.leases import Lease
 
 LEASE = "dead-letters"
 TERM = timedelta(seconds=10)
 RENEW_EVERY = timedelta(seconds=2)
+PIECE_LETTERS, PIECE_BYTES = 1_000, 4_000_000  # read and looked up at once
 
 
 def look(stores: Stores, selection: Selection | None = None) -> list[Letter]:
     """Every dead letter in order from the head, judged; those a filter passed over first.
 
     With a selection only the jobs of letters that it may mean are looked up; the other letters
-    have no true verdict. Each list is read once, and jobs are looked up while the next letters are
-    read. Raises WrongKeyType before anything is read.
+    have no true verdict. Each list is read once. Raises WrongKeyType before anything is read.
     """
-    queues, keys = stores.queues, stores.queues.keys
-    queues.require_lists(keys.dead_letter, keys.retry)
-    found: list[Letter] = []
-
-    def meant() -> Iterator[str]:
-        for letter in letters(stores.dead_letters.entries()):
-            found.append(letter)
-            text = letter.job_id
-            if text is not None and (selection is None or selection.may_mean(letter)):
-                yield text
-
-    standings = stores.jobs.standings(meant())
-    judge(found, standings, waiting(stores) if found else set())
+    found = [letter for piece in with_standings(stores, selection) for letter in piece]
+    judge(found, waiting(stores) if found else set(), set())
     return found
+
+
+def count(stores: Stores) -> Statistics:
+    """The dead letters in figures, each list read once, and no more than a few pieces kept.
+
+    Raises WrongKeyType before anything is read.
+    """
+    queued: set[str] | None = None
+    seen: set[str] = set()
+    tally = Tally()
+    for piece in with_standings(stores):
+        if queued is None:
+            queued = waiting(stores)
+        judge(piece, queued, seen)
+        tally.add(piece)
+    return tally.statistics()
+
+
+def with_standings(
+    stores: Stores, selection: Selection | None = None
+) -> Iterator[Sequence[Letter]]:
+    """Every dead letter in order from the head with its job's standing, not judged yet.
+
+    The jobs of a piece are looked up while the next one is read; with a selection, only those of
+    letters that it may mean. Raises WrongKeyType at once.
+    """
+    keys = stores.queues.keys
+    stores.queues.require_lists(keys.dead_letter, keys.retry)
+    pieces = in_pieces(letters(stores.dead_letters.entries()))
+    asked = ((piece, texts_of(piece, selection)) for piece in pieces)
+    return (assign_standings(*found) for found in ahead(partial(look_up, stores), asked))
+
+
+def in_pieces(found: Iterable[Letter]) -> Iterator[list[Letter]]:
+    """The letters in pieces, none of which is large in number or in bytes."""
+    piece: list[Letter] = []
+    size = 0
+    for letter in found:
+        piece.append(letter)
+        size += len(letter.raw)
+        if len(piece) == PIECE_LETTERS or size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def texts_of(piece: Iterable[Letter], selection: Selection | None) -> list[str]:
+    """The ids of the jobs to look up, each once."""
+    asked = (one for one in piece if selection is None or selection.may_mean(one))
+    return [text for text in {one.job_id for one in asked} if text is not None]
+
+
+def look_up(
+    stores: Stores, asked: tuple[list[Letter], list[str]]
+) -> tuple[list[Letter], dict[str, Standing]]:
+    """The letters, and the standings of the jobs that were asked for."""
+    piece, texts = asked
+    return piece, stores.jobs.standings(texts)
+
+
+def assign_standings(piece: list[Letter], standings: Mapping[str, Standing]) -> list[Letter]:
+    """The letters, each with its job's standing."""
+    for letter in piece:
+        read = letter.read
+        if not isinstance(read, Unreadable):
+            letter.standing = standings.get(read.job_id)
+    return piece
 
 
 def waiting(stores: Stores) -> set[str]:
@@ -130,8 +189,8 @@ def job_page(stores: Stores, job_id: str | None, now: datetime) -> tuple[JobPage
 def archived_letter(stores: Stores, archived: Archived) -> Letter:
     """An archived letter judged as if it stood on the list now; it has no position."""
     letter = Letter(archived.payload, -1, "", -1, read_payload(archived.payload))
-    texts = [] if letter.job_id is None else [letter.job_id]
-    judge([letter], stores.jobs.standings(texts), waiting(stores))
+    assign_standings([letter], stores.jobs.standings(texts_of([letter], None)))
+    judge([letter], waiting(stores), set())
     return letter
 
 

@@ -1,7 +1,7 @@
 """The job documents: guarded flips, and reading."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from pymongo.operations import InsertOne, UpdateOne
 from ledgerctl.domain.ids import Id, IdKind
 from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
-from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo, is_duplicate
@@ -35,8 +34,6 @@ FIELDS = dict.fromkeys(
     ),
     1,
 )
-STANDING_FIELDS = dict.fromkeys(("account_id", "is_refunded", "is_reclaimed", "status"), 1)
-STANDINGS_AT_ONCE = 2_000
 
 Found = list[tuple[Job, list[Row]]]  # jobs that one text can name, each with the rows of that id
 Guarded = InsertOne[Document] | UpdateOne  # a conditional write on one job
@@ -49,12 +46,6 @@ FILTER_OF_STATE: dict[State, Document] = {
     State.BAD_FLAGS: {"$or": [{"is_refunded": NOT_BOOLEAN}, {"is_reclaimed": NOT_BOOLEAN}]},
 }
 
-FLAG_OF_BOOLEAN = {False: Flag.CLEAR, True: Flag.SET}
-STATE_OF_BOOLEANS = {
-    (one, other): state_of(FLAG_OF_BOOLEAN[one], FLAG_OF_BOOLEAN[other])
-    for one in FLAG_OF_BOOLEAN
-    for other in FLAG_OF_BOOLEAN
-}
 FILTER_OF_FLAG: dict[Flag, Any] = {Flag.SET: True, Flag.CLEAR: CLEAR, Flag.BAD: NOT_BOOLEAN}
 
 
@@ -241,32 +232,56 @@ class Jobs:
             for document in self._jobs.find({"_id": {"$in": list(ids)}}, FIELDS):
                 yield to_job(document)
 
-    def standings(self, texts: Iterable[str]) -> dict[str, list["Standing"]]:
-        """The flags and status of every job that these texts can name, by text.
+    def standings(self, texts: Iterable[str]) -> dict[str, "Standing"]:
+        """By text, the flags and status of the job that it names; nothing where two jobs answer.
 
-        One query for many texts, under way while the next texts are asked for, and of each
-        document only what a verdict needs.
+        One query, in which the server puts together the jobs that stand alike.
         """
         from ledgerctl.domain.dead import Standing
 
-        own: dict[str, str] = {}
-        found: dict[str, list[Standing]] = {}
-        for documents in ahead(self._standings, distinct(texts, own)):
-            for document in documents:
-                name, state, succeeded, account = standing_fields(document)
-                job_id = own.get(name, name)  # a hundred thousand copies would fill memory
-                standing = Standing(job_id, state, succeeded, account)
-                found.setdefault(job_id, []).append(standing)
-        return found | {text: found[text.lower()] for text in own if is_upper_hex(text, found)}
+        named = {text: candidates(text) for text in texts}
+        stand: dict[Any, tuple[State, bool, str | None]] = {}
+        for alike in self._alike([value for values in named.values() for value in values]):
+            flags, succeeded = alike["_id"], alike["_id"]["succeeded"]
+            state = state_of(to_flag(flags, "is_refunded"), to_flag(flags, "is_reclaimed"))
+            for value, account in zip(alike["ids"], alike["accounts"], strict=True):
+                if type(value) is str or to_id(value).kind is not IdKind.OTHER:
+                    stand[value] = state, succeeded, shared_text(account)
+        found: dict[str, Standing] = {}
+        for text, values in named.items():
+            known = [value for value in values if value in stand]
+            if len(known) == 1:
+                job_id = text if known[0] is text else to_id(known[0]).text
+                found[text] = Standing(job_id, *stand[known[0]])
+        return found
 
-    def _standings(self, texts: Sequence[str]) -> list[Document]:
-        values = [value for text in texts for value in candidates(text)]
+    def _alike(self, values: Sequence[Any]) -> list[Document]:
+        """The jobs of these ids by flags and success: their ids and, in this order, accounts."""
+        if not values:
+            return []
+        pipeline: list[Document] = [
+            {"$match": {"_id": {"$in": values}}},
+            {
+                "$group": {
+                    "_id": {
+                        "is_refunded": "$is_refunded",
+                        "is_reclaimed": "$is_reclaimed",
+                        "succeeded": {"$eq": ["$status", SUCCEEDED]},
+                    },
+                    "ids": {"$push": "$_id"},
+                    "accounts": {"$push": {"$ifNull": ["$account_id", None]}},
+                }
+            },
+        ]
         with self._mongo.reading("read the jobs"):
-            # One answer holds them all; the server's own first one would hold 101.
-            found = self._jobs.find(
-                {"_id": {"$in": values}}, STANDING_FIELDS, batch_size=len(values) + 1
-            )
-            return list(found)
+            return list(self._jobs.aggregate(pipeline))
+
+
+def shared_text(account: object) -> str | None:
+    """An account id as text: one text for all the jobs of an account."""
+    if account is None:
+        return None
+    return sys.intern(account if type(account) is str else to_id(account).text)
 
 
 def to_found(documents: Sequence[Document]) -> Found:
@@ -314,41 +329,3 @@ def job_query(
     if bounds:
         query["created_at"] = bounds
     return query
-
-
-def distinct(texts: Iterable[str], seen: dict[str, str]) -> Iterator[list[str]]:
-    """The texts in pieces, each text once; `seen` gets them all."""
-    piece: list[str] = []
-    for text in texts:
-        if text not in seen:
-            seen[text] = text
-            piece.append(text)
-            if len(piece) == STANDINGS_AT_ONCE:
-                yield piece
-                piece = []
-    if piece:
-        yield piece
-
-
-def standing_fields(document: Document) -> tuple[str, State, bool, str | None]:
-    """What a verdict on a dead letter needs of a job document; a hundred thousand pass through."""
-    value = document.get
-    identity, account = document["_id"], value("account_id")
-    refunded, reclaimed = value("is_refunded"), value("is_reclaimed")
-    if type(refunded) is bool and type(reclaimed) is bool:
-        state = STATE_OF_BOOLEANS[refunded, reclaimed]
-    else:
-        state = state_of(to_flag(document, "is_refunded"), to_flag(document, "is_reclaimed"))
-    if type(account) is not str and account is not None:
-        account = to_id(account).text
-    return (
-        identity if type(identity) is str else to_id(identity).text,
-        state,
-        value("status") == SUCCEEDED,
-        None if account is None else sys.intern(account),
-    )
-
-
-def is_upper_hex(text: str, found: Mapping[str, object]) -> bool:
-    """Whether a text names an ObjectId, which prints in small letters, by capital ones."""
-    return text not in found and text.lower() in found and len(candidates(text)) > 1

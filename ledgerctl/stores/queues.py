@@ -26,7 +26,7 @@ from ledgerctl.secrets import display, redact
 
 CONNECT_TIMEOUT_S = 2.0
 REPLY_TIMEOUT_S = 2.5  # a server that is silent for longer cannot be reached
-PAGE_ENTRIES_MAX = 400
+PAGE_ENTRIES_MAX = 1_000
 PAGE_BYTES = 400_000  # what a page aims at, by the size of the page before it
 OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
 SCAN_COUNT = 1_000

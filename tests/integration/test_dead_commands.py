@@ -1,6 +1,7 @@
 """The dead-letter commands on real servers: verdicts, selectors, plans, exit codes, restore."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from redis import Redis
 
 from ledgerctl.domain.payload import digest
 from tests.builders import make_job, make_letter
-from tests.conftest import Runner
+from tests.conftest import Invoker, Runner
 from tests.dead_letters import DEAD, RETRY, Incident
 
 ITEM_KEYS = {
@@ -346,6 +347,72 @@ def test_object_ids_and_integers_are_found_by_their_text(incident: Incident) -> 
     code, document = incident.run("dead", "requeue", "7", "--yes")
     assert (code, document["moved"]) == (0, 1)
     assert incident.retry() == [b'{"id":7,"attempts":0}']
+
+
+def test_an_id_in_capitals_is_the_text_or_the_object_id_and_neither_where_both_exist(
+    incident: Incident,
+) -> None:
+    from bson import ObjectId
+
+    names = ["65f0a1b2c3d4e5f60718293a", "65f0a1b2c3d4e5f60718293b", "65f0a1b2c3d4e5f60718293c"]
+    upper = [name.upper() for name in names]
+    for value in (ObjectId(names[0]), upper[1], ObjectId(names[2]), upper[2]):
+        incident.database.jobs.insert_one(make_job(value, is_refunded=True))
+    incident.put([make_letter(name) for name in (*upper, *names)])
+    items = incident.run("dead", "list")[1]["items"]
+    assert [(item["job_id"], item["verdict"]) for item in items] == [
+        (upper[0], "retryable"),
+        (upper[1], "retryable"),
+        (upper[2], "unknown_job"),
+        (names[0], "duplicate"),
+        (names[1], "unknown_job"),
+        (names[2], "retryable"),
+    ]
+
+
+def test_a_number_is_found_as_a_double_and_not_under_an_exotic_type(incident: Incident) -> None:
+    from bson import Decimal128
+
+    incident.database.jobs.insert_one(make_job(42.0, is_refunded=True))
+    incident.database.jobs.insert_one(make_job(Decimal128("43"), is_refunded=True))
+    incident.put([b'{"id":42}', b'{"id":"43"}', b'{"id":"042"}'])
+    items = incident.run("dead", "list")[1]["items"]
+    assert [item["verdict"] for item in items] == ["retryable", "unknown_job", "unknown_job"]
+
+
+def test_statistics_say_what_the_listing_says_however_many_pieces_they_are_counted_in(
+    incident: Incident, monkeypatch: pytest.MonkeyPatch, invoke: Invoker
+) -> None:
+    incident.load(300)
+    incident.redis.rpush(RETRY, make_letter("job-000007"))
+    incident.database.jobs.delete_one({"_id": "job-000003"})
+    incident.database.jobs.update_many(
+        {"_id": {"$gt": "job-000200"}}, {"$set": {"status": "succeeded"}}
+    )
+    incident.redis.rpush(DEAD, b"no json", make_letter("job-000001"), make_letter("job-000150"))
+    items = incident.run("dead", "list", "--limit", "0")[1]["items"]
+    for size in (7, 100, 1_000):
+        monkeypatch.setattr("ledgerctl.operations.dead.PIECE_LETTERS", size)
+        found = json.loads(invoke("dead", "stats", "-o", "json").stdout)
+        assert found["by_verdict"] == Counter(item["verdict"] for item in items)
+        assert sum(one["count"] for one in found["by_error"]) == 302
+        assert (found["depth"], found["unreadable"], found["jobs"]) == (303, 1, 300)
+
+
+def test_a_letter_that_the_archive_cannot_hold_stops_nobody_and_is_not_taken(
+    incident: Incident, invoke: Invoker
+) -> None:
+    incident.database.jobs.insert_one(make_job("a", is_refunded=True))
+    large = b'{"job_id":"b","note":"%s"}' % (b"x" * 16_000_000)
+    endless = b'{"job_id":"%s"}' % (b"x" * 17_000_000)
+    incident.put([large, endless, make_letter("a")])
+    code, document = incident.run("dead", "requeue", "--all", "--force", "--yes")
+    assert (code, document["moved"], document["skipped"]) == (0, 1, {"unreadable": 2})
+    for more in ("--yes", "--dry-run"):
+        refused = invoke("dead", "release", "--digest", digest(large), "--reason", "x", more)
+        assert (refused.code, refused.out) == (3, "")
+        assert "is of 16,000,024 bytes" in refused.err
+    assert incident.dead() == [large, endless]
 
 
 def test_a_range_of_failures_from_after_to_is_a_usage_error(incident: Incident) -> None:

@@ -16,6 +16,7 @@ from ledgerctl.domain.dead import (
     RequeuePolicy,
     Selection,
     Standing,
+    Tally,
     Verdict,
     Way,
     best_way,
@@ -25,7 +26,6 @@ from ledgerctl.domain.dead import (
     movable,
     pieces,
     select,
-    statistics,
     wants_lease,
 )
 from ledgerctl.domain.jobs import State
@@ -41,12 +41,10 @@ def read(*raws: bytes) -> list[Letter]:
 def judged(*raws: bytes, state: State = State.REFUNDED) -> list[Letter]:
     """Letters whose jobs are all known and refunded."""
     found = read(*raws)
-    standings = {
-        one.job_id: [REFUNDED._replace(job_id=one.job_id, state=state)]
-        for one in found
-        if one.job_id is not None
-    }
-    judge(found, standings, set())
+    for one in found:
+        if one.job_id is not None:
+            one.standing = REFUNDED._replace(job_id=one.job_id, state=state)
+    judge(found, set(), set())
     return found
 
 
@@ -70,15 +68,25 @@ def test_the_first_verdict_that_holds_is_taken(
     state: State, succeeded: bool, queued: bool, verdict: Verdict
 ) -> None:
     found = read(make_letter())
-    standing = REFUNDED._replace(state=state, succeeded=succeeded)
-    judge(found, {"job-1": [standing]}, {"job-1"} if queued else set())
+    found[0].standing = REFUNDED._replace(state=state, succeeded=succeeded)
+    judge(found, {"job-1"} if queued else set(), set())
     assert found[0].verdict is verdict
 
 
-def test_a_job_of_two_types_is_unknown() -> None:
+def test_a_letter_without_a_job_is_unknown() -> None:
     found = read(make_letter())
-    judge(found, {"job-1": [REFUNDED, REFUNDED]}, set())
+    judge(found, {"job-1"}, set())
     assert (found[0].verdict, found[0].state) == (Verdict.UNKNOWN_JOB, None)
+
+
+def test_letters_judged_in_pieces_are_judged_like_the_whole_list() -> None:
+    found = judged(make_letter("a"), make_letter("b"), make_letter("a"), make_letter("b"))
+    seen: set[str] = set()
+    again = [one.verdict for one in found]
+    for piece in (found[:1], found[1:3], found[3:]):
+        judge(piece, set(), seen)
+    assert [one.verdict for one in found] == again
+    assert seen == {"a", "b"}
 
 
 def test_only_the_letter_nearest_the_head_is_no_duplicate() -> None:
@@ -222,7 +230,7 @@ def test_the_most_frequent_error_comes_first() -> None:
         make_letter("c", error="disk 2"),
         b"no json",
     )
-    counts = statistics(found)
+    counts = Tally(found).statistics()
     assert [(one.error, one.count) for one in counts.by_error] == [("disk #", 2), ("net", 1)]
     assert (counts.depth, counts.unreadable, counts.jobs) == (4, 1, 3)
     assert counts.by_verdict == {"unreadable": 1, "retryable": 3}
