@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from ledgerctl.domain.ids import Id
+from ledgerctl.domain.messages import KEY, TENANT, Message
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.domain.times import shifted
 from ledgerctl.errors import UsageError
@@ -15,8 +16,6 @@ CLAIM_FOR = timedelta(seconds=60)  # how long a claim stands before it counts as
 ERROR_CHARACTERS_MAX = 500
 
 GROUP = "consumer_group"
-KEY = "message_key"
-TENANT = "tenant_id"
 
 
 class Status(StrEnum):
@@ -26,18 +25,6 @@ class Status(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DEAD = "dead"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of the outbox; `key` is the value as stored, `id` what people read and type."""
-
-    id: Id
-    key: Any
-    tenant: Any = None
-    topic: str | None = None
-    payload: Any = None
-    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,10 @@ from ledgerctl.domain.ids import Id
 from ledgerctl.domain.inbox import (
     CLAIM_FOR,
     GROUP,
-    KEY,
     TAKEABLE,
     Claim,
     Finish,
     Left,
-    Message,
     Standing,
     Status,
     Verdict,
@@ -34,6 +32,7 @@ from ledgerctl.domain.inbox import (
     is_enforced,
     judge,
 )
+from ledgerctl.domain.messages import KEY, Message
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.errors import (
     IndexMissing,

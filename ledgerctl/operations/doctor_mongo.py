@@ -14,7 +14,8 @@ from ledgerctl.domain.doctor import (
     judge_flags,
     ok,
 )
-from ledgerctl.domain.inbox import GROUP, KEY, why_stuck
+from ledgerctl.domain.inbox import GROUP, why_stuck
+from ledgerctl.domain.messages import KEY
 from ledgerctl.errors import LedgerctlError, NotPermitted, StoreBusy, StoreUnavailable
 from ledgerctl.operations.doctor_look import Look
 from ledgerctl.stores.indexes import INDEXES, Index, serves

@@ -11,8 +11,6 @@ from typing import Any
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.inbox import (
     GROUP,
-    KEY,
-    TENANT,
     Filled,
     InboxAudit,
     Lookup,
@@ -29,6 +27,7 @@ from ledgerctl.domain.inbox import (
     problems_of,
     why_stuck,
 )
+from ledgerctl.domain.messages import KEY, TENANT
 from ledgerctl.errors import NotFound, Refused, UsageError
 from ledgerctl.stores.codec import to_amount, to_id
 from ledgerctl.stores.connections import Stores

@@ -10,18 +10,12 @@ from pymongo import ReturnDocument, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from ledgerctl.domain.inbox import (
-    GROUP,
-    KEY,
-    Claim,
-    Message,
-    Standing,
-    Status,
-    short_error,
-)
+from ledgerctl.domain.inbox import GROUP, Claim, Standing, Status, short_error
+from ledgerctl.domain.messages import KEY, Message
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.stores.codec import candidates, to_amount, to_id, to_text, to_time
 from ledgerctl.stores.documents import Document
+from ledgerctl.stores.measuring import measure, measuring, without_collisions
 from ledgerctl.stores.mongo import Mongo
 
 DUPLICATE_KEY = 11000
@@ -463,35 +457,3 @@ def only_duplicates(error: BulkWriteError) -> bool:
 def is_whole(index: Mapping[str, Any]) -> bool:
     """Whether an index holds every document of its collection."""
     return "partialFilterExpression" not in index and not index.get("sparse")
-
-
-# measuring a collection
-
-
-def measuring(fields: Sequence[str]) -> list[Document]:
-    """The pipeline that counts documents, and those in which each field holds something."""
-    counted: Document = {
-        f"f{at}": {"$sum": {"$cond": [is_filled(name), 1, 0]}} for at, name in enumerate(fields)
-    }
-    return [{"$group": {"_id": None, "rows": {"$sum": 1}, **counted}}]
-
-
-def is_filled(name: str) -> Document:
-    """Whether a field is there and neither null nor the empty text."""
-    return {"$not": [{"$in": [{"$ifNull": [f"${name}", ""]}, [""]]}]}
-
-
-def measure(found: Iterable[Document], fields: Sequence[str]) -> tuple[int, dict[str, int]]:
-    """The counts of `measuring`; an empty collection has none."""
-    counts = next(iter(found), None) or {}
-    filled = {name: int(counts.get(f"f{at}", 0)) for at, name in enumerate(fields)}
-    return int(counts.get("rows", 0)), filled
-
-
-def without_collisions(projection: Mapping[str, int]) -> dict[str, int]:
-    """A projection without the parts of fields that it names whole, which MongoDB refuses."""
-    return {
-        name: keep
-        for name, keep in projection.items()
-        if not any(name.startswith(f"{other}.") for other in projection)
-    }

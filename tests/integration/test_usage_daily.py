@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from bson import Int64
 
-from ledgerctl.domain.inbox import Claim, Left, Message
+from ledgerctl.domain.inbox import Claim, Left
+from ledgerctl.domain.messages import Message
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.errors import JobHeld
 from ledgerctl.operations.claims import Claims

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledgerctl.domain.inbox import Claim, Finish, Left, Message, Standing, Verdict
+from ledgerctl.domain.inbox import Claim, Finish, Left, Standing, Verdict
+from ledgerctl.domain.messages import Message
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.operations.claims import Claims, Handler
 from ledgerctl.stores.connections import Stores
