@@ -248,7 +248,7 @@ def review(session: Session, chosen: Chosen) -> Report:
         pass  # puts back what a dead owner passed over
     plan = None if chosen.plan is None else read_any_plan(chosen.plan)
     wanted = selection(session, chosen, plan)
-    found = select(look(session.stores, wanted), wanted, Action.RELEASE).moving
+    found = select(look(session.stores, wanted), wanted, None).moving
     if not found:
         session.note("no dead letter to review")
         return reviewed({"operation_id": None, "requeued": 0, "released": 0, "skipped": 0})

@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledgerctl.cli.session import Session, is_terminal
-from ledgerctl.domain.dead import Action, Letter, RequeuePolicy, Verdict
+from ledgerctl.domain.dead import ARCHIVED_BYTES_MAX, Action, Letter, RequeuePolicy, Verdict
 from ledgerctl.errors import ConsentMissing
 
 if TYPE_CHECKING:
     from ledgerctl.operations.dead_review import Review
 
 KEYS = "r requeue · l release · s skip · b back · u undo the last · q quit"
+TOO_LARGE = (
+    f"it has more than {ARCHIVED_BYTES_MAX:,} bytes, which the archive cannot hold: s skips it"
+)
 WAIT_S = 0.2
 QUIT = "q"
 
@@ -118,6 +121,9 @@ class Sitting:
         """Take the letter, unless that was done or somebody else was quicker."""
         if self.at in self.decided:
             self.say(f"{self.decided[self.at]}d already; u undoes the last decision")
+            return False
+        if not self.letters[self.at].fits_archive:
+            self.say(TOO_LARGE)
             return False
         if self.review.take(self.letters[self.at], action):
             self.decided[self.at] = action

@@ -108,7 +108,7 @@ def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
         raise UsageError(f"no {header} was given", hint="name one, or use --from-file FILE")
     if any(len(one) > LENGTH_MAX for one in found):
         raise UsageError(
-            f"a {header} has more than {LENGTH_MAX:,} characters; nothing has such an id"
+            f"a {header} has more than {LENGTH_MAX:,} characters: too many to look it up"
         )
     return list(found)
 

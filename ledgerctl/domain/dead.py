@@ -23,6 +23,8 @@ from ledgerctl.domain.payload import (
 from ledgerctl.domain.times import shifted
 from ledgerctl.errors import ExitCode
 
+ARCHIVED_BYTES_MAX = 12_000_000  # with the longest id, what a document of MongoDB can hold
+
 
 class Verdict(StrEnum):
     """What a dead letter is worth, in the order in which the first that holds is taken."""
@@ -49,7 +51,7 @@ class Standing(NamedTuple):
     job_id: str
     state: State
     succeeded: bool
-    account_id: str | None
+    account_id: str | None  # where the letter names none
 
 
 @dataclass(slots=True)
@@ -63,6 +65,11 @@ class Letter:
     read: Payload | Unreadable
     standing: Standing | None = None
     verdict: Verdict = Verdict.UNREADABLE
+
+    @property
+    def fits_archive(self) -> bool:
+        """Whether it can be archived, without which nothing takes it."""
+        return len(self.raw) <= ARCHIVED_BYTES_MAX
 
     @property
     def payload(self) -> Payload | None:
@@ -119,16 +126,14 @@ def judge(found: Iterable[Letter], queued: Collection[str], seen: set[str]) -> N
     """Give each letter its verdict: the first that holds. Source: contract, section 3, dead.
 
     Each has its job's standing, if it has one. `queued` are the jobs on retry and processing,
-    `seen` those of letters nearer the head, to which these are added.
+    `seen` those of letters nearer the head, to which these are added; both by the job's own text.
     """
     for letter in found:
         read, standing = letter.read, letter.standing
         if isinstance(read, Unreadable):
             continue
-        text = read.job_id
-        name = text if standing is None else standing.job_id
-        is_queued = text in queued or name in queued
-        letter.verdict = verdict(standing, queued=is_queued, seen=name in seen)
+        name = read.job_id if standing is None else standing.job_id
+        letter.verdict = verdict(standing, queued=name in queued, seen=name in seen)
         seen.add(name)
 
 
@@ -291,6 +296,11 @@ class Selected:
     missing: list[str] = field(default_factory=list)  # ids and digests of no letter
 
     @property
+    def too_large(self) -> int:
+        """How many of them nothing takes, because the archive cannot hold them."""
+        return sum(not one.fits_archive for one in self.letters)
+
+    @property
     def skipped(self) -> dict[str, int]:
         """Those that the action does not take, counted by verdict."""
         moving = {id(letter) for letter in self.moving}
@@ -314,7 +324,7 @@ def select(
             chosen.left.append(letter)
             continue
         chosen.letters.append(letter)
-        if action is None or movable(action, letter.verdict, force=force):
+        if action is None or (letter.fits_archive and movable(action, letter.verdict, force=force)):
             chosen.moving.append(letter)
             full = len(chosen.moving) == selection.limit
         if full and not selection.names:
@@ -599,11 +609,12 @@ class Statistics:
         return max((one.newest for one in self.by_error if one.newest), default=None)
 
 
-ERRORS_KEPT = 1_000  # texts whose group is known: many letters share one
+# Texts whose group is known, of which many letters share one: how many are kept, and how long ones.
+ERRORS_KEPT, ERROR_KEPT_LENGTH = 1_000, 1_000
 
 
 class Tally:
-    """Counts letters by error and by verdict; keeps of each no more than its job's id."""
+    """Counts letters by error and by verdict; keeps their jobs' ids, and no letter."""
 
     def __init__(self, found: Sequence[Letter] = ()) -> None:
         self._jobs: set[str] = set()
@@ -632,8 +643,9 @@ class Tally:
             self._groups[name] = ErrorGroup(name, masked_error(error), job_id)
         if len(self._of_error) == ERRORS_KEPT:
             self._of_error.clear()
-        found = self._of_error[error] = self._groups[name]
-        return found
+        if len(error) <= ERROR_KEPT_LENGTH:
+            self._of_error[error] = self._groups[name]
+        return self._groups[name]
 
     def error_groups(self) -> list[ErrorGroup]:
         """The groups of errors among the readable letters, the most frequent first."""

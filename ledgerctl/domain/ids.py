@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-LENGTH_MAX = 100_000  # characters of an id: several longer ones would fit in no query
+LENGTH_MAX = 1_000_000  # characters of an id: a longer one fits in no query
 
 
 class IdKind(StrEnum):

@@ -26,8 +26,6 @@ COST_NAMES = ("cost", "Cost")
 ERROR_NAMES = ("error", "Error", "last_error", "LastError", "lastError")
 FAILED_AT_NAMES = ("failed_at", "FailedAt", "failedAt")
 
-BYTES_MAX = 16_000_000  # a document of the archive holds no more
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DIGITS_MAX = 4000  # Python refuses to convert a text of more than 4,300 digits
@@ -87,7 +85,7 @@ class _Member(NamedTuple):
 def read_payload(raw: bytes) -> Payload | Unreadable:
     """What the entry says, or why it cannot be read; never raises, in time linear in its size."""
     try:
-        document, shape = _document(raw.decode(), len(raw))
+        document, shape = _document(raw.decode())
         return _interpreted(document, shape, raw)
     except UnicodeDecodeError as error:
         return Unreadable(f"not UTF-8: byte {error.start}")
@@ -257,11 +255,8 @@ def _present(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
     return [name for name in names if name in keys]
 
 
-def _document(text: str, size: int) -> tuple[dict[str, object], _Shape]:
-    """The top-level members by key; _Unfit when it is no object or repeats a key that matters.
-
-    `size` is that of the entry, in bytes.
-    """
+def _document(text: str) -> tuple[dict[str, object], _Shape]:
+    """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
     if len(text) <= _DIGITS_MAX:
         try:
             document, end = _quick_value(text, 0)
@@ -271,8 +266,6 @@ def _document(text: str, size: int) -> tuple[dict[str, object], _Shape]:
                     return document, shape
         except (StopIteration, ValueError, RecursionError):
             pass  # read again by what tells more
-    if size > BYTES_MAX:
-        raise _Unfit(f"larger than {BYTES_MAX:,} bytes")
     document = _decoded(text)
     shape = _shape.__wrapped__(tuple(document))
     return _document_by_members(text) if _may_repeat(text, shape) else document, shape
@@ -300,7 +293,7 @@ def _may_repeat(text: str, shape: _Shape) -> bool:
     for quoted in shape.quoted:
         if text.count(quoted) != 1:
             return True
-    return "\\" in text and _is_disguised(text)
+    return _is_disguised(text)
 
 
 def _is_disguised(text: str) -> bool:
@@ -338,9 +331,9 @@ def _interpreted(document: dict[str, object], shape: _Shape, raw: bytes) -> Payl
 
 
 def _exact_id(name: str, value: object) -> str:
+    if isinstance(value, str) and len(value) > LENGTH_MAX:
+        raise _Unfit(f"{name} is longer than {LENGTH_MAX:,} characters")
     if type(value) is str and (value.isascii() or _is_unicode(value)):
-        if len(value) > LENGTH_MAX:
-            raise _Unfit(f"{name} is longer than {LENGTH_MAX:,} characters")
         return value
     if type(value) is int:
         return str(value)
@@ -477,7 +470,7 @@ class _Layout(NamedTuple):
 def _layout(raw: bytes, families: Iterable[tuple[str, ...]]) -> _Layout:
     try:
         text = raw.decode()
-        document, _ = _document(text, len(raw))
+        document, _ = _document(text)
     except ValueError as error:
         raise InvariantBroken("an unreadable entry cannot be edited") from error
     names = [name for names in families for name in names if name in document]

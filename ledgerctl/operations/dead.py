@@ -1,18 +1,19 @@
 """Looking at dead letters: read once, judged by the ledger's jobs, selected."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 
 from ledgerctl.domain.audit import JobPage
-from ledgerctl.domain.dead import Letter, Selection, Standing, Statistics, Tally, judge, letters
+from ledgerctl.domain.dead import Letter, Selection, Statistics, Tally, judge, letters
 from ledgerctl.domain.dead_results import Archived, LetterPage
 from ledgerctl.domain.payload import Payload, Unreadable, read_payload
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
 from ledgerctl.operations.jobs import show as show_job
 from ledgerctl.stores.ahead import ahead
+from ledgerctl.stores.codec import may_print_otherwise
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.leases import Lease
 
@@ -36,7 +37,7 @@ def look(stores: Stores, selection: Selection | None = None) -> list[Letter]:
 def count(stores: Stores) -> Statistics:
     """The dead letters in figures, each list read once, and no more than a few pieces kept.
 
-    Raises WrongKeyType before anything is read.
+    What waits is read when the first piece is there, not after the last as `look` does. Raises WrongKeyType before anything is read.
     """
     queued: set[str] | None = None
     seen: set[str] = set()
@@ -60,12 +61,12 @@ def with_standings(
     keys = stores.queues.keys
     stores.queues.require_lists(keys.dead_letter, keys.retry)
     pieces = in_pieces(letters(stores.dead_letters.entries()))
-    asked = ((piece, texts_of(piece, selection)) for piece in pieces)
-    return (assign_standings(*found) for found in ahead(partial(look_up, stores), asked))
+    asked = ((piece, to_look_up(piece, selection)) for piece in pieces)
+    return ahead(partial(looked_up, stores), asked)
 
 
 def in_pieces(found: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """The letters in pieces, none of which is large in number or in bytes."""
+    """The letters in pieces, which end with the letter that makes them large."""
     piece: list[Letter] = []
     size = 0
     for letter in found:
@@ -78,31 +79,41 @@ def in_pieces(found: Iterable[Letter]) -> Iterator[list[Letter]]:
         yield piece
 
 
-def texts_of(piece: Iterable[Letter], selection: Selection | None) -> list[str]:
-    """The ids of the jobs to look up, each once."""
-    asked = (one for one in piece if selection is None or selection.may_mean(one))
-    return [text for text in {one.job_id for one in asked} if text is not None]
+def to_look_up(piece: Iterable[Letter], selection: Selection | None) -> set[str]:
+    """The ids of the jobs to look up: of the letters meant, and those that may be spelled otherwise.
+
+    Of the others the text is the job's own id, by which a duplicate is known.
+    """
+    return {
+        text
+        for letter in piece
+        if (text := letter.job_id) is not None
+        and (selection is None or may_print_otherwise(text) or selection.may_mean(letter))
+    }
 
 
-def look_up(
-    stores: Stores, asked: tuple[list[Letter], list[str]]
-) -> tuple[list[Letter], dict[str, Standing]]:
-    """The letters, and the standings of the jobs that were asked for."""
+def looked_up(stores: Stores, asked: tuple[list[Letter], set[str]]) -> list[Letter]:
+    """The letters, those of the jobs that were asked for with their standings."""
     piece, texts = asked
-    return piece, stores.jobs.standings(texts)
-
-
-def assign_standings(piece: list[Letter], standings: Mapping[str, Standing]) -> list[Letter]:
-    """The letters, each with its job's standing."""
+    standings = stores.jobs.standings(texts)
+    bare: list[Letter] = []
     for letter in piece:
         read = letter.read
-        if not isinstance(read, Unreadable):
-            letter.standing = standings.get(read.job_id)
+        if isinstance(read, Unreadable):
+            continue
+        letter.standing = standings.get(read.job_id)
+        if read.account_id is None and letter.standing is not None:
+            bare.append(letter)
+    accounts = stores.jobs.accounts({one.job_id for one in bare if one.job_id is not None})
+    for letter in bare:
+        if letter.standing is not None:
+            account = accounts.get(letter.standing.job_id)
+            letter.standing = letter.standing._replace(account_id=account)
     return piece
 
 
 def waiting(stores: Stores) -> set[str]:
-    """The jobs that wait on retry or are being processed, by the text of their ids."""
+    """The jobs that wait on retry or are being processed, by their own ids as text."""
     queues = stores.queues
     found: set[str] = set()
     for key in (queues.keys.retry, *queues.processing_keys()):
@@ -110,7 +121,8 @@ def waiting(stores: Stores) -> set[str]:
             payload = read_payload(raw)
             if isinstance(payload, Payload):
                 found.add(payload.job_id)
-    return found
+    spelled = stores.jobs.standings(filter(may_print_otherwise, found))
+    return found | {standing.job_id for standing in spelled.values()}
 
 
 @contextmanager
@@ -189,8 +201,7 @@ def job_page(stores: Stores, job_id: str | None, now: datetime) -> tuple[JobPage
 def archived_letter(stores: Stores, archived: Archived) -> Letter:
     """An archived letter judged as if it stood on the list now; it has no position."""
     letter = Letter(archived.payload, -1, "", -1, read_payload(archived.payload))
-    assign_standings([letter], stores.jobs.standings(texts_of([letter], None)))
-    judge([letter], waiting(stores), set())
+    judge(looked_up(stores, ([letter], to_look_up([letter], None))), waiting(stores), set())
     return letter
 
 

@@ -16,8 +16,7 @@ from ledgerctl.domain.dead import (
     wants_lease,
 )
 from ledgerctl.domain.dead_results import Changed
-from ledgerctl.domain.payload import BYTES_MAX
-from ledgerctl.errors import LedgerctlError, Refused
+from ledgerctl.errors import LedgerctlError
 from ledgerctl.operations.dead import look, taken_meanwhile
 from ledgerctl.operations.dead_moves import Move, Moved, writer
 from ledgerctl.operations.log import Operation
@@ -44,22 +43,12 @@ class Prepared:
 
 
 def prepare(stores: Stores, request: Request, *, only: "Counter[bytes] | None" = None) -> Prepared:
-    """Read and judge the letters, and fix which of them are meant; `only` among these bytes.
-
-    Raises Refused when one is meant that the archive cannot hold.
-    """
+    """Read and judge the letters, and fix which of them are meant; `only` among these bytes."""
     found = look(stores, request.selection)
     selected = select(found, request.selection, request.action, force=request.policy.force)
     if only is not None:
         selected.letters = among(selected.letters, Counter(only))
         selected.moving = among(selected.moving, Counter(only))
-    for letter in selected.moving:
-        if len(letter.raw) > BYTES_MAX:
-            raise Refused(
-                f"dead letter {letter.digest} is of {len(letter.raw):,} bytes; the archive, from "
-                f"which it could be restored, holds {BYTES_MAX:,} at most",
-                hint="leave it out, or save it and take it off the list by hand",
-            )
     return Prepared(found, selected)
 
 

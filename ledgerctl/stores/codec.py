@@ -20,7 +20,7 @@ DIGITS = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 
 def to_id(value: object) -> Id:
     """The id that a document holds; an exotic type is shown by its own text."""
-    if isinstance(value, str):
+    if type(value) is str:
         return Id(value)
     if isinstance(value, ObjectId):
         return Id(str(value), IdKind.OBJECT_ID)
@@ -47,6 +47,11 @@ def from_id(identity: Id) -> Any:
             return Int64(identity.text)
         case IdKind.STRING | IdKind.OTHER:
             return identity.text
+
+
+def may_print_otherwise(text: str) -> bool:
+    """Whether the job that this text names may print its id in another way: hex in capitals, -0."""
+    return (len(text) == 24 and text != text.lower()) or text == "-0"  # noqa: PLR2004
 
 
 def candidates(text: str) -> list[Any]:

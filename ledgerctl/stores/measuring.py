@@ -1,4 +1,4 @@
-"""What the fields of a collection hold, counted by the server."""
+"""Asking for the fields of a collection: how many documents hold one, and only those fields."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

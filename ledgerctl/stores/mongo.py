@@ -339,11 +339,15 @@ def is_duplicate(error: mongo_errors.BulkWriteError) -> bool:
     return codes == DUPLICATE_KEY and not details.get("writeConcernErrors")
 
 
+READING = {"aggregate", "count", "distinct", "getMore"}  # what the right to find is for
+
+
 def missing_right(words: str) -> str:
-    """The server's refusal, short: which command the user may not run on which collection."""
+    """The server's refusal, short: which right the user lacks on which collection."""
     found = re.search(r'on (\S+) to execute command \{ (\w+): (?:"([^"]*)")?', words)
     if found is None:
         return words
     database, command, collection = found.groups()
+    right = "find" if command in READING else command
     place = f"{database}.{collection}" if collection else f"database {database}"
-    return f"the user lacks the right to {command} on {place}"
+    return f"the user lacks the right to {right} on {place}"

@@ -28,6 +28,8 @@ CONNECT_TIMEOUT_S = 2.0
 REPLY_TIMEOUT_S = 2.5  # a server that is silent for longer cannot be reached
 PAGE_ENTRIES_MAX = 1_000
 PAGE_BYTES = 400_000  # what a page aims at, by the size of the page before it
+FIRST_PAGE_ENTRIES = 10  # whose size nobody knows yet
+RECENT_MAX = 4_000  # entries by whose hashes a border that has moved is found again
 OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
 SCAN_COUNT = 1_000
 
@@ -144,23 +146,25 @@ class Queues:
     def read_all(self, key: str) -> Iterator[bytes]:
         """Every entry of a list from its head on, in pages that hold the server for about 1 ms.
 
+        That is by the size of the entries just read: where much larger ones begin, it takes longer.
         Nothing that stays on the list is left out or given twice while others take from it or
         add to it: two pages share their border, and a border that has moved is looked for.
         """
-        recent: list[bytes] = []  # the entries last given, the newest last
-        start, size = 0, PAGE_ENTRIES_MAX // 4
+        recent: list[int] = []  # the hashes of the entries last given, the newest last
+        start, size = 0, FIRST_PAGE_ENTRIES
         while True:
             shared = min(OVERLAP, start)
             page = self.page(key, start - shared, size + shared)
-            if page[:shared] != recent[len(recent) - shared :]:
-                start, recent = self._border(key, start, recent)
+            marks = [hash(entry) for entry in page]
+            if marks[:shared] != recent[len(recent) - shared :]:
+                start, recent = self._border(key, start, recent, size)
                 continue
             fresh = page[shared:]
             yield from fresh
-            if not fresh:
+            if len(fresh) < size:
                 return
             start += len(fresh)
-            recent = (recent + fresh)[-4 * PAGE_ENTRIES_MAX :]
+            recent = (recent + marks[shared:])[-RECENT_MAX:]
             size = page_size(fresh)
 
     def page(self, key: str, start: int, count: int) -> list[bytes]:
@@ -168,21 +172,21 @@ class Queues:
         with self.reading(f"read {key}"):
             return cast(list[bytes], self.client.lrange(key, start, start + count - 1))
 
-    def _border(self, key: str, start: int, recent: list[bytes]) -> tuple[int, list[bytes]]:
+    def _border(self, key: str, start: int, recent: list[int], size: int) -> tuple[int, list[int]]:
         """Where reading goes on, after the last entry that was given and is still there.
 
-        Also what stands before it now, which is what the next page is compared with.
+        Also the hashes of what stands before it now, which the next page is compared with.
         """
         known, tail = set(recent), recent[-OVERLAP:]
-        low = max(0, start - 2 * PAGE_ENTRIES_MAX)
-        found = self.page(key, low, start - low + PAGE_ENTRIES_MAX)
+        low = max(0, start - 2 * size)
+        found = [hash(entry) for entry in self.page(key, low, start - low + size)]
         for end in range(len(found), len(tail) - 1, -1):
             if found[end - len(tail) : end] == tail:
                 return low + end, found[:end]
         for end in range(len(found), 0, -1):
             if found[end - 1] in known:
                 return low + end, found[:end]
-        return (0, []) if low == 0 else self._border(key, low, recent)
+        return (0, []) if low == 0 else self._border(key, low, recent, size)
 
     def length(self, key: str) -> int:
         """How many entries a list has."""

@@ -120,6 +120,19 @@ def test_a_file_of_ids_may_hold_any_character_but_a_line_feed(
     assert done["applied"] == len(ids)
 
 
+def test_ids_so_long_that_no_query_holds_several_are_taken_all_the_same(
+    invoke: Invoker, client: Client, database: str
+) -> None:
+    ids = [f"{n:06d}" + "x" * 125_000 for n in range(12)]
+    client[database].jobs.insert_many([make_job(one) for one in ids])
+    client[database].ledger.insert_many([make_row(one) for one in ids])
+    words = ("job", "refund", "--from-file", "-", "--yes", "-o", "json")
+    assert invoke(*words, stdin="\n".join(ids)).json()["applied"] == 12
+    too_long = invoke(*words, stdin="x" * 1_000_001)
+    assert too_long.code == 2
+    assert "more than 1,000,000 characters" in too_long.err
+
+
 def test_quiet_says_nothing_beside_a_good_result_and_what_is_amiss_beside_another(
     invoke: Invoker, client: Client, database: str
 ) -> None:

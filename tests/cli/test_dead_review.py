@@ -4,14 +4,21 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pexpect
 import pytest
 from pymongo import MongoClient
 from redis import Redis
 
-from tests.dead_letters import ROOT, Incident, unchanged
+from ledgerctl.cli.dead_review import Sitting
+from ledgerctl.cli.session import Session
+from ledgerctl.domain.dead import ARCHIVED_BYTES_MAX, RequeuePolicy
+from ledgerctl.operations.dead import look
+from ledgerctl.operations.dead_review import Review
+from ledgerctl.stores.connections import Stores
+from tests.dead_letters import DEAD, ROOT, Incident, unchanged
 
 
 @pytest.fixture
@@ -46,6 +53,20 @@ def ended(program: "pexpect.spawn[str]") -> tuple[int | None, Any]:
     program.close()
     start = text.rfind("{\r\n")  # the document comes after all the pages
     return program.exitstatus, json.loads(text[start:]) if start >= 0 else None
+
+
+def test_a_letter_that_the_archive_cannot_hold_is_not_taken(
+    stores: Stores, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = b'{"job_id":"job-1","note":"%s"}' % (b"x" * ARCHIVED_BYTES_MAX)
+    stores.queues.client.rpush(DEAD, raw)
+    (letter,) = look(stores)
+    review = Review(stores, "operation-1", RequeuePolicy(), datetime.now(UTC))
+    sitting = Sitting(cast(Session, None), review, [letter])
+    for key in "Rl":
+        assert not sitting.do(key)
+        assert "which the archive cannot hold" in capsys.readouterr().err
+    assert stores.queues.length(DEAD) == 1
 
 
 def test_each_key_does_what_it_says(incident: Incident) -> None:

@@ -403,16 +403,66 @@ def test_a_letter_that_the_archive_cannot_hold_stops_nobody_and_is_not_taken(
     incident: Incident, invoke: Invoker
 ) -> None:
     incident.database.jobs.insert_one(make_job("a", is_refunded=True))
-    large = b'{"job_id":"b","note":"%s"}' % (b"x" * 16_000_000)
-    endless = b'{"job_id":"%s"}' % (b"x" * 17_000_000)
+    large = b'{"job_id":"b","note":"%s"}' % (b"x" * 12_000_000)
+    endless = b'{"job_id":%s}' % (b"9" * 17_000_000)
     incident.put([large, endless, make_letter("a")])
+    said = invoke("dead", "requeue", "--all", "--force", "--dry-run", "-o", "table").out
+    assert "2 of these too large for the archive" in said
     code, document = incident.run("dead", "requeue", "--all", "--force", "--yes")
-    assert (code, document["moved"], document["skipped"]) == (0, 1, {"unreadable": 2})
-    for more in ("--yes", "--dry-run"):
-        refused = invoke("dead", "release", "--digest", digest(large), "--reason", "x", more)
-        assert (refused.code, refused.out) == (3, "")
-        assert "is of 16,000,024 bytes" in refused.err
+    assert (code, document["moved"]) == (0, 1)
+    assert document["skipped"] == {"unreadable": 1, "unknown_job": 1}
+    for raw in (large, endless):
+        named = ("--digest", digest(raw), "--reason", "x", "--yes")
+        code, document = incident.run("dead", "release", *named)
+        assert (code, document["moved"]) == (3, 0)
     assert incident.dead() == [large, endless]
+
+
+def test_a_letter_that_names_no_account_is_its_jobs(incident: Incident) -> None:
+    from bson import Code
+
+    incident.database.jobs.insert_many(
+        make_job(f"job-{n}", is_refunded=True, account_id=account)
+        for n, account in enumerate(["acct-7", 7, None, Code("acct-7")])
+    )
+    incident.put([b'{"job_id":"job-%d"}' % n for n in range(4)])
+    items = incident.run("dead", "list")[1]["items"]
+    assert [item["account_id"] for item in items] == ["acct-7", "7", None, "acct-7"]
+    code, document = incident.run("dead", "requeue", "--account", "acct-7", "--yes")
+    assert (code, document["moved"], document["skipped"]) == (0, 2, {})
+
+
+def test_a_duplicate_is_one_whatever_selects_it_and_however_ids_are_spelled(
+    incident: Incident, monkeypatch: pytest.MonkeyPatch, invoke: Invoker
+) -> None:
+    from bson import Int64, ObjectId
+
+    monkeypatch.setattr("ledgerctl.operations.dead.PIECE_LETTERS", 3)
+    name = "65f0a1b2c3d4e5f60718293a"
+    incident.database.jobs.insert_many(
+        [make_job(ObjectId(name), is_refunded=True), make_job(Int64(0), is_refunded=True)]
+    )
+    for first, second in [(name.upper(), name), (name, name.upper()), (name.upper(),) * 2]:
+        others = [make_letter(f"job-{n}", error="gamma") for n in range(5)]
+        zeros = [b'{"id":"-0","error":"alpha"}', b'{"id":0,"error":"beta"}']
+        incident.put([make_letter(first, error="alpha"), zeros[0], *others])
+        incident.redis.rpush(DEAD, zeros[1], make_letter(second, error="beta"))
+        for words in ((), ("--error", "beta")):
+            items = json.loads(invoke("dead", "list", *words, "-o", "json").stdout)["items"]
+            assert [item["verdict"] for item in items[-2:]] == ["duplicate", "duplicate"]
+
+
+def test_a_job_that_waits_is_queued_however_its_id_is_spelled(incident: Incident) -> None:
+    from bson import ObjectId
+
+    names = ["65f0a1b2c3d4e5f60718293a", "65f0a1b2c3d4e5f60718293b"]
+    incident.database.jobs.insert_many(
+        [make_job(ObjectId(name), is_refunded=True) for name in names]
+    )
+    incident.redis.rpush(RETRY, make_letter(names[0].upper()), make_letter(names[1]))
+    incident.put([make_letter(names[0]), make_letter(names[1].upper())])
+    items = incident.run("dead", "list")[1]["items"]
+    assert [item["verdict"] for item in items] == ["queued", "queued"]
 
 
 def test_a_range_of_failures_from_after_to_is_a_usage_error(incident: Incident) -> None:

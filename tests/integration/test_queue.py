@@ -192,6 +192,19 @@ def test_a_push_rewrites_an_entry_on_retry_in_place(invoke: Invoker, redis_clien
     assert len(after[RETRY]) == 3
 
 
+@pytest.mark.parametrize("job_id", ["x" * 131_000, "9" * 131_000])
+def test_a_push_counts_failures_of_a_job_with_the_longest_id_a_shell_lets_pass(
+    invoke: Invoker, redis_client: Redis, stores: Stores, job_id: str
+) -> None:
+    charged = invoke("job", "charge", job_id, "--account", "acct-1", "--cost", "40", "--yes")
+    assert charged.code == 0
+    for attempts in (1, 2, 3):
+        found = invoke("queue", "push", job_id, "--error", "x", "-o", "json").json()
+        assert (found["attempts"], len(lists_of(redis_client)[RETRY])) == (attempts, 1)
+    assert invoke("job", "show", job_id, "-o", "json").json()["queues"]["retry"] == 1
+    assert invoke("job", "refund", job_id, "--yes", "-o", "json").json()["applied"] == 1
+
+
 @pytest.mark.parametrize("key", [MINE, RETRY])
 def test_a_push_at_the_cap_moves_to_the_dead_letters(
     invoke: Invoker, redis_client: Redis, key: str

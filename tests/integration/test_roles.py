@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from ledgerctl.cli.app import app
 from ledgerctl.sandbox.launch import Server
+from ledgerctl.stores.mongo import missing_right
 from tests.builders import NOON, make_job, make_row
 from tests.conftest import Run, Runner
 from tests.servers import ROOT, address_of
@@ -180,6 +181,13 @@ def test_support_may_change_nothing_and_is_told_which_right_is_missing(town: Tow
         assert right in error["message"]
     assert LOGIN not in done.err
     assert town.state() == before
+
+
+def test_a_user_without_any_right_is_told_to_ask_for_the_one_to_find() -> None:
+    refusal = 'not authorized on shop to execute command { %s: "jobs", pipeline: [] }'
+    for command in ("aggregate", "find", "count"):
+        assert missing_right(refusal % command) == "the user lacks the right to find on shop.jobs"
+    assert missing_right(refusal % "insert") == "the user lacks the right to insert on shop.jobs"
 
 
 @pytest.mark.parametrize("kind", ["town", "standalone_town"])

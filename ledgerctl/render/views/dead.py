@@ -187,6 +187,8 @@ def summary(found: Changed) -> str:
     """One line of counts."""
     words = [f"{found.moved} {'would move' if found.dry_run else 'moved'}"]
     words += [f"{count} {verdict} left" for verdict, count in found.selected.skipped.items()]
+    if found.selected.too_large:
+        words.append(f"{found.selected.too_large} of these too large for the archive")
     if found.already_taken:
         words.append(f"{found.already_taken} taken by somebody else")
     if found.not_tried:

@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 
 from ledgerctl.domain.dead import (
+    ARCHIVED_BYTES_MAX,
     CHUNK_BYTES,
     CHUNK_LETTERS,
     CHUNK_SPAN,
+    ERRORS_KEPT,
     SCATTERED_LETTERS,
     Action,
     Letter,
@@ -221,6 +223,24 @@ def test_stretches_cover_the_list_up_to_the_last_letter_to_take() -> None:
     for piece in cut:
         assert (piece.first, piece.last) == (raws[start], raws[start + piece.span - 1])
         start += piece.span
+
+
+def test_what_the_archive_cannot_hold_is_not_taken_and_is_counted() -> None:
+    large = b'{"job_id":"b","note":"%s"}' % (b"x" * ARCHIVED_BYTES_MAX)
+    found = judged(make_letter("a"), large)
+    for action in Action:
+        chosen = select(found, Selection(everything=True), action, force=True)
+        assert [one.job_id for one in chosen.moving] == ["a"]
+        assert (chosen.skipped, chosen.too_large) == ({"retryable": 1}, 1)
+    assert len(select(found, Selection(everything=True), None).moving) == 2
+
+
+def test_counting_keeps_neither_many_texts_of_errors_nor_long_ones() -> None:
+    errors = [f"disk {n} is full" for n in range(2 * ERRORS_KEPT)] + ["x" * 5_000] * 3
+    tally = Tally(judged(*(make_letter(f"job-{n}", error=one) for n, one in enumerate(errors))))
+    assert [one.count for one in tally.error_groups()] == [2 * ERRORS_KEPT, 3]
+    assert len(tally._of_error) <= ERRORS_KEPT
+    assert "x" * 5_000 not in tally._of_error
 
 
 def test_the_most_frequent_error_comes_first() -> None:
