@@ -144,7 +144,8 @@ def steps(
     if session.dry_run:
         session.consent([], count=len(ids), bulk=bulk)
         return results(batch.preview(), operation_id=None, dry_run=True)
-    session.consent([f"{step} {len(ids)} jobs", session.place()], count=len(ids), bulk=bulk)
+    jobs = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
+    session.consent([f"{step} {jobs}", session.place()], count=len(ids), bulk=bulk)
     with session.operation() as operation:
         outcome = batch.run(operation, stopping=lambda: session.stop.requested)
     if outcome.not_tried:

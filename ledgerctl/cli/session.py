@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NOTHING_CHANGED = frozenset(
     {ExitCode.REFUSED, ExitCode.NOT_FOUND, ExitCode.UNAVAILABLE, ExitCode.HELD}
 )
+LINE_FORMATS = ("plain", "csv", "jsonl")
 NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
 
 
@@ -217,7 +218,8 @@ class Session:
         if self.settings.read_only and not self.dry_run:
             raise ReadOnlyProfile(
                 f"profile {self.settings.profile!r} is read-only: `{self.words.command}` was not started",
-                hint="use another --profile, or look with --dry-run",
+                hint="use another --profile"
+                + ("" if self.words.effect == "loop" else ", or look with --dry-run"),
             )
 
     def consent(self, lines: Sequence[str], *, count: int, bulk: bool) -> None:
@@ -419,7 +421,13 @@ class Session:
         """What the result says beside itself; with --quiet only where something is amiss."""
         from ledgerctl.render.report import settled
 
-        return settled(report.notes) if not self.words.quiet or settled(report.exit_code) else ()
+        if self.words.quiet and not settled(report.exit_code):
+            return ()
+        said = settled(report.notes)
+        if report.sections and not self.words.quiet and self.format in LINE_FORMATS:
+            more = f"-o {self.format} shows the first part alone: -o table and -o json show it all"
+            return [*said, more]
+        return said
 
     def _clearing(self, records: "Iterable[Record]") -> "Iterable[Record]":
         """The records; what is made while it is printed leaves no progress line behind."""

@@ -537,6 +537,8 @@ def bad_amount(facts: Facts) -> Iterator[Finding]:
         counts = facts.job is not None and facts.kept.get(row.type) is row
         right = (facts.right(row.type) or 0) if counts else 0
         how = facts.command("correct") if right else "a grant makes it good"
+        if right and row.type == RowType.CHARGE:
+            how = f"no command can tell what was charged; {facts.command('show')} shows the job"
         yield facts.finding(
             Code.BAD_AMOUNT,
             f"the amount of {row.type} row {row.id.text} is {row.amount.shown}"

@@ -88,6 +88,7 @@ class Balance:
     tally: Tally
     undated_rows: int = 0  # without a usable date, and counted
     future_rows: int = 0  # dated after as_of, and counted
+    undated_left_out: int = 0  # without a usable date, so that none lies before an end
 
 
 @dataclass(slots=True)

@@ -40,6 +40,7 @@ PLAIN_WORDS: Mapping[Code, str] = {
     Code.REFUNDED_BUT_SUCCEEDED: "the job succeeded and its credits came back all the same",
 }
 COMMAND = re.compile(r"`(ledgerctl [^`]+)`")
+ENDING = re.compile(r":\s*`ledgerctl [^`]+`$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,12 +331,18 @@ def plain(finding: Finding) -> str:
         step = "reclaim" if "is_reclaimed" in finding.detail.split(" and the ")[0] else "refund"
         said = f"the job is marked {step}ed but no {step} row exists"
     else:
-        said = PLAIN_WORDS.get(finding.code) or COMMAND.sub("", finding.detail).rstrip(" :;,")
+        said = PLAIN_WORDS.get(finding.code) or without_commands(finding.detail)
     if not finding.effect:
         return said
     were = "is" if abs(finding.effect) == 1 else "are"
     off = f"{were} missing" if finding.effect < 0 else "too many"
     return f"{said}: {amount_words(finding.effect)} {off}"
+
+
+def without_commands(detail: str) -> str:
+    """What a finding says but for what an operator is to run: its first clause at least."""
+    first, *others = (ENDING.sub("", clause) for clause in detail.split("; "))
+    return "; ".join([first, *(one for one in others if not COMMAND.search(one))])
 
 
 # words
@@ -371,6 +378,8 @@ def clause(entry: Entry, amount: int) -> str:
             return f"{credits} {were} given"
         case RowType.CORRECTION, _:
             return f"a correction {moved(amount)} for {job}"
+        case RowType.CHARGE | RowType.REFUND | RowType.RECLAIM | RowType.GRANT, _ if amount == 0:
+            return f"a {entry.type} row moved no credits"
         case RowType.CHARGE | RowType.REFUND | RowType.RECLAIM | RowType.GRANT, _:
             return f"a {entry.type} row {moved(amount)}, against its nature"
         case _:

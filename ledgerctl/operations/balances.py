@@ -39,12 +39,13 @@ def show(
         jobs = counting.result()
     if not tally.rows and not jobs:
         require_account(stores, account)
-    undated, future = 0, 0
-    if at is None:
-        undated = stores.account_rows.undated(account, window)
-        if tally.last_row_at is not None and tally.last_row_at > now:
-            future = stores.account_rows.count(account, {**window, "created_at": {"$gt": now}})
-    return Balance(account, at or now, jobs, tally, undated, future)
+    left_out, future = 0, 0
+    undated = stores.account_rows.undated(account, window_filter(known_at=known_at))
+    if at is not None:
+        undated, left_out = 0, undated
+    elif tally.last_row_at is not None and tally.last_row_at > now:
+        future = stores.account_rows.count(account, {**window, "created_at": {"$gt": now}})
+    return Balance(account, at or now, jobs, tally, undated, future, left_out)
 
 
 def require_account(stores: Stores, account: str) -> None:

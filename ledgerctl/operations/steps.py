@@ -429,6 +429,7 @@ STATE_AFTER = {
 
 def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
     """The result of a step that wrote its row."""
+    mark = "the job was there" if request.step is Step.CHARGE else "the flag was set"
     return StepResult(
         job_id=required_job(row).text,
         step=request.step,
@@ -437,7 +438,7 @@ def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
         amount=row.amount,
         row_id=row.id,
         at=row.created_at,
-        detail="the flag was set and the row was missing; it is appended now" if completed else "",
+        detail=f"{mark} and the row was missing; it is appended now" if completed else "",
     )
 
 

@@ -290,7 +290,8 @@ class Inbox:
         if group is not None:
             query[GROUP] = {"$eq": group}
         with self._mongo.reading("list the inbox"):
-            found = list(self._claims.find(query).sort("_id", -1).limit(limit))
+            order = [("first_seen_at", -1), ("_id", -1)]
+            found = list(self._claims.find(query).sort(order).limit(limit).allow_disk_use(True))
             return found, self._claims.count_documents(query)
 
     def unmarked(self, group: str | None) -> list[Any]:

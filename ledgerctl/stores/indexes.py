@@ -6,7 +6,8 @@ from typing import Any
 
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
-from ledgerctl.stores.codec import to_id
+from ledgerctl.domain.times import format_time
+from ledgerctl.stores.codec import to_id, to_time
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.ledger import guards_steps
 from ledgerctl.stores.mongo import Mongo
@@ -117,9 +118,11 @@ def shown_row(document: Document, index: Index) -> Document:
     row: Document = {"row_id": to_id(document["_id"]).text}
     for key in index.keys:
         row[key] = None if document.get(key) is None else to_id(document[key]).text
-    for key in ("amount", "created_at"):
-        if key in document:
-            row[key] = document[key]
+    if "amount" in document:
+        row["amount"] = document["amount"]
+    if "created_at" in document:
+        at = to_time(document["created_at"])
+        row["created_at"] = document["created_at"] if at is None else format_time(at)
     return row
 
 

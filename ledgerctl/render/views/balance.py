@@ -83,6 +83,8 @@ def balance_notes(found: Balance) -> list[str]:
         notes.append(f"{rows(len(found.tally.unusable))} cannot be summed: left out of the balance")
     if found.undated_rows:
         notes.append(f"{rows(found.undated_rows)} without a usable date: counted")
+    if found.undated_left_out:
+        notes.append(f"{rows(found.undated_left_out)} without a usable date: not counted with --at")
     if found.future_rows:
         notes.append(
             f"{rows(found.future_rows)} dated after {format_time(found.as_of)}: counted;"

@@ -12,6 +12,7 @@ from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, list
 from ledgerctl.render.views.job_page import ROW_COLUMNS, job_document
 
 PREVIEW = 60
+NAMES_SHOWN = 10
 ITEM_COLUMNS = (
     Column("position", title="pos", kind=Kind.COUNT),
     Column("digest", kind=Kind.ID),
@@ -170,17 +171,27 @@ def changed(found: Changed, plan: Mapping[str, Any] | None = None) -> Report:
     if found.trouble is not None:
         document["error"] = trouble(found.trouble, found.exit_code)
     said = summary(found)
+    notes = [f"not found: {shortened(found.selected.missing)}"] if found.selected.missing else []
     if plan is None:
-        return record(document, columns=CHANGE_COLUMNS, foot=(said,), exit_code=found.exit_code)
+        return record(
+            document, columns=CHANGE_COLUMNS, foot=(said,), notes=notes, exit_code=found.exit_code
+        )
     return Report(
         columns=columns(found.selected.letters),
         records=items(found.selected.letters),
         document={**document, **plan, "items": STREAMED},
         items_key="items",
         foot=(said,),
+        notes=notes,
         exit_code=found.exit_code,
         empty="No dead letter is selected.",
     )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first few names, and how many more."""
+    few = ", ".join(names[:NAMES_SHOWN])
+    return few if len(names) <= NAMES_SHOWN else f"{few} and {len(names) - NAMES_SHOWN} more"
 
 
 def summary(found: Changed) -> str:

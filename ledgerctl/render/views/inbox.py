@@ -9,6 +9,7 @@ from ledgerctl.domain.inbox import InboxAudit, Lookup, Measured
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.exact import Encoder, time_text
 from ledgerctl.render.report import Column, Kind, Record, Report, Shape, listing, record
+from ledgerctl.render.text import rows as rows_in_words
 
 ROW_COLUMNS = (
     Column("row_id", kind=Kind.ID, shown=False),
@@ -99,7 +100,7 @@ def stuck(
         columns=STUCK_COLUMNS,
         total=total,
         exit_code=int(ExitCode.FOUND if total else ExitCode.DONE),
-        foot=[f"{total} rows are stuck"],
+        foot=[f"{rows_in_words(total)} stuck"],
         empty="Nothing is stuck.",
     )
 

@@ -70,6 +70,7 @@ def results(
         document=document,  # type: ignore[arg-type]  # JSON values by construction
         items_key="results",
         foot=(said,) if len(found) > 1 else (),
+        notes=("dry run: nothing was written",) if dry_run else (),
         exit_code=int(exit_code(result.outcome for result in found)) if code is None else code,
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ledgerctl.domain.summary import DayFigures, Difference, Drift, Figures, Rebuilt, Shown
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
+from ledgerctl.render.text import rows
 
 REBUILT_COLUMNS = (
     Column("from"),
@@ -56,8 +57,8 @@ def rebuilt(done: Rebuilt) -> Report:
     document = rebuilt_document(done)
     sections = []
     if done.not_rebuilt:
-        rows: list[Record] = document["not_rebuilt"]
-        sections.append(Report(UNTOUCHED_COLUMNS, rows, head=("Left as they were:",)))
+        untouched: list[Record] = document["not_rebuilt"]
+        sections.append(Report(UNTOUCHED_COLUMNS, untouched, head=("Left as they were:",)))
     if done.differences is not None:
         sections.insert(0, changes(document["items"]))
     return record(
@@ -148,7 +149,8 @@ def remarks(done: Rebuilt) -> Iterator[str]:
         others = f" (and {row.rows - 1} more)" if row.rows > 1 else ""
         yield f"{row.account_id} is not written: row {row.row_id}{others}: {row.why}"
     if done.undated:
-        yield f"{done.undated} rows without a usable date or amount enter no summary"
+        enter = "enters" if done.undated == 1 else "enter"
+        yield f"{rows(done.undated)} without a usable date or amount {enter} no summary"
     if done.days_left:
         yield f"interrupted: {len(done.days_left)} days are left; the same command goes on"
 
@@ -156,9 +158,9 @@ def remarks(done: Rebuilt) -> Iterator[str]:
 def drift(found: Drift) -> Report:
     """The summaries that are not what the ledger says."""
     worst = found.worst
-    notes = []
+    notes = other_zones([one.timezone for one in found.drifted], found)
     if found.unusable_rows:
-        notes.append(f"{found.unusable_rows} rows cannot be summed and are left out")
+        notes.append(f"{rows(found.unusable_rows)} left out: no sum can hold the amount")
     return Report(
         columns=DRIFT_COLUMNS,
         records=[drifted(one) for one in found.drifted],
@@ -225,8 +227,21 @@ def shown(found: Shown, *, bars: bool) -> Report:
         },
         items_key="days",
         head=(f"{found.account_id}, {found.from_day} to {found.to_day} ({found.timezone})",),
+        notes=other_zones([one.timezone for one in found.days], found),
         empty="No summaries.",
     )
+
+
+def other_zones(made_by: Iterable[str | None], asked: Drift | Shown) -> list[str]:
+    """What to say of summaries that were made by another day zone than the one set now."""
+    others = [zone for zone in made_by if zone is not None and zone != asked.timezone]
+    if not others:
+        return []
+    return [
+        f"{len(others)} of these are of days of {', '.join(sorted(set(others)))}, not of"
+        f" {asked.timezone}; `ledgerctl summary rebuild --from {asked.from_day} --to"
+        f" {asked.to_day}` makes them anew"
+    ]
 
 
 def day_record(one: DayFigures) -> dict[str, Any]:
