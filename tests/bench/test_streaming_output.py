@@ -13,6 +13,7 @@ import pytest
 from ledgerctl.render.emit import emit
 from ledgerctl.render.report import Column, Record, listing
 
+ROUNDS = 7  # the machine may have other work in some of them
 AT = datetime(2026, 3, 8, 9, 15, tzinfo=UTC)
 COLUMNS = [Column(key) for key in ("row_id", "created_at", "job_id", "type", "amount", "balance")]
 
@@ -29,15 +30,16 @@ def rows(count: int) -> Iterator[Record]:
         }
 
 
-def seconds(act: Callable[[], object]) -> float:
-    """The best of three."""
+def ratio_of(one: Callable[[], object], other: Callable[[], object]) -> float:
+    """The best time of one by the best of the other, taken in turns."""
 
-    def once() -> float:
+    def seconds(act: Callable[[], object]) -> float:
         start = time.perf_counter()
         act()
         return time.perf_counter() - start
 
-    return min(once() for _ in range(3))
+    pairs = [(seconds(one), seconds(other)) for _ in range(ROUNDS)]
+    return min(first for first, _ in pairs) / min(second for _, second in pairs)
 
 
 @pytest.mark.parametrize(("format", "ratio_max"), [("json", 1.3), ("jsonl", 1.3), ("csv", 2.0)])
@@ -52,7 +54,7 @@ def test_a_stream_costs_about_a_bare_loop_over_the_encoder(format: str, ratio_ma
             report = listing(rows(50_000), columns=COLUMNS)
             emit(report, format=format, out=out, err=io.StringIO())
 
-        ratio = seconds(ours) / seconds(bare)
+        ratio = ratio_of(ours, bare)
     print(f"{format}: {ratio:.2f} times a bare json loop")
     assert ratio < ratio_max
 
