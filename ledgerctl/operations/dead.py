@@ -37,7 +37,8 @@ def look(stores: Stores, selection: Selection | None = None) -> list[Letter]:
 def count(stores: Stores) -> Statistics:
     """The dead letters in figures, each list read once, and no more than a few pieces kept.
 
-    What waits is read when the first piece is there, not after the last as `look` does. Raises WrongKeyType before anything is read.
+    What waits is read when the first piece is there, not after the last as `look` does. Raises
+    WrongKeyType before anything is read.
     """
     queued: set[str] | None = None
     seen: set[str] = set()

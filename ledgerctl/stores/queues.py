@@ -178,15 +178,18 @@ class Queues:
         Also the hashes of what stands before it now, which the next page is compared with.
         """
         known, tail = set(recent), recent[-OVERLAP:]
-        low = max(0, start - 2 * size)
-        found = [hash(entry) for entry in self.page(key, low, start - low + size)]
-        for end in range(len(found), len(tail) - 1, -1):
-            if found[end - len(tail) : end] == tail:
-                return low + end, found[:end]
-        for end in range(len(found), 0, -1):
-            if found[end - 1] in known:
-                return low + end, found[:end]
-        return (0, []) if low == 0 else self._border(key, low, recent, size)
+        while True:
+            low = max(0, start - 2 * size)
+            found = [hash(entry) for entry in self.page(key, low, start - low + size)]
+            for end in range(len(found), len(tail) - 1, -1):
+                if found[end - len(tail) : end] == tail:
+                    return low + end, found[:end]
+            for end in range(len(found), 0, -1):
+                if found[end - 1] in known:
+                    return low + end, found[:end]
+            if low == 0:
+                return 0, []
+            start = low
 
     def length(self, key: str) -> int:
         """How many entries a list has."""

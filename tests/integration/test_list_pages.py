@@ -64,6 +64,20 @@ def test_what_stays_is_read_once_when_others_take_what_was_just_read(
     assert found == raws
 
 
+def test_many_large_entries_may_go_from_the_head_meanwhile(
+    stores: Stores, redis_client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledgerctl.stores.queues.PAGE_BYTES", 1)  # as if each were a page
+    raws = [b"%08d" % n for n in range(4_000)]
+    redis_client.rpush(KEY, *raws)
+    found = []
+    for raw in stores.queues.read_all(KEY):
+        found.append(raw)
+        if len(found) == 3_500:
+            redis_client.ltrim(KEY, 3_400, -1)
+    assert found == raws
+
+
 def test_a_piece_ends_with_the_letter_that_makes_it_large() -> None:
     sizes = [1_000_000] * 9 + [10] * 5 + [PIECE_BYTES] * 2 + [10]
     found = letters((KEY, n, b"x" * size) for n, size in enumerate(sizes))
