@@ -26,19 +26,38 @@ def incident(
     return Incident(redis_client, client, environment)
 
 
-def killed_mid_move(incident: Incident, words: tuple[str, ...], moving: Callable[[], bool]) -> bool:
-    """Kill the run a moment after it began to move letters; whether it was still under way."""
+def killed_mid_move(
+    incident: Incident,
+    words: tuple[str, ...],
+    moving: Callable[[], bool],
+    *,
+    within_s: float = 0.12 * LETTERS / 5_000,
+) -> bool:
+    """Kill the run a moment after it began to move letters; whether it was still under way.
+
+    What it had sent before it died may still be carried out: its connection is waited for.
+    """
+    others = connections(incident)
     program = incident.start(*words)
     try:
         deadline = time.monotonic() + 60
         while not moving() and program.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
-        time.sleep(RANDOM.uniform(0, 0.12 * LETTERS / 5_000))
+        time.sleep(RANDOM.uniform(0, within_s))
         under_way = program.poll() is None
     finally:
         program.kill()
         program.communicate()
+    deadline = time.monotonic() + 60
+    while connections(incident) - others:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     return under_way
+
+
+def connections(incident: Incident) -> set[str]:
+    """The connections that Redis serves."""
+    return {one["id"] for one in incident.redis.client_list()}
 
 
 def land(kills: int, once: Callable[[], bool]) -> None:
@@ -121,7 +140,8 @@ def test_a_killed_restore_is_finished_by_the_next_one(
         incident.load(LETTERS)
         operation_id = incident.run(*words)[1]["operation_id"]
         restore = ("dead", "restore", operation_id, "--yes")
-        killed_mid_move(incident, restore, lambda: incident.redis.llen(DEAD) > 0)
+        some = RANDOM.randrange(LETTERS * 3 // 4)
+        killed_mid_move(incident, restore, lambda: incident.redis.llen(DEAD) > some, within_s=0)
         back = incident.redis.llen(DEAD)
         away = incident.retry() if words is REQUEUE_ALL else incident.taken()
         incident.assert_none_lost(away)
