@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 from pymongo import MongoClient
+from pymongo.database import Database
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN_TIMEOUT_S = 120.0
 
 Client = MongoClient[dict[str, Any]]
+Documents = Database[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,12 @@ def client(_replica_set_client: Client, database: str) -> Iterator[Client]:
     """A client of the replica set; times come back aware, in UTC."""
     yield _replica_set_client
     _replica_set_client.drop_database(database)
+
+
+@pytest.fixture
+def documents(client: Client, database: str) -> Documents:
+    """This test's database, for what foreign writers write."""
+    return client[database]
 
 
 @pytest.fixture

@@ -11,14 +11,8 @@ from ledgerctl.domain.explain import without_commands
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
 from tests.builders import NOON, make_claim, make_job, make_letter, make_row
-from tests.conftest import Client, Invoker
+from tests.conftest import Invoker
 from tests.dead_letters import DEAD
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Any:
-    """The test's database, for foreign writers."""
-    return client[database]
 
 
 def test_what_was_named_and_is_no_letter_is_said_in_every_format(

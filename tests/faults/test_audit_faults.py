@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pymongo.database import Database
 
 from tests.builders import NOON, make_job, make_row
-from tests.conftest import Client, Runner
+from tests.conftest import Client, Documents, Runner
 from tests.servers import wait_until
 
-Documents = Database[dict[str, Any]]
 JOBS = 6_000
 CURSOR_NOT_FOUND = 43
 SNAPSHOT_TOO_OLD = 239

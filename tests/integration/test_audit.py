@@ -7,20 +7,13 @@ from typing import Any
 import pytest
 from bson import Binary, Int64, ObjectId
 from pymongo import MongoClient
-from pymongo.database import Database
 
 from ledgerctl.domain.audit import Code
 from tests.builders import NOON, make_job, make_row
-from tests.conftest import Invoker, Run, Runner
+from tests.conftest import Documents, Invoker, Run, Runner
 from tests.planted import FAULTS, REFUNDED, SETTLED, Fault, plant
 
 Client = MongoClient[dict[str, Any]]
-Documents = Database[dict[str, Any]]
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Documents:
-    return client[database]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, ObjectId
 from pymongo import MongoClient, monitoring
-from pymongo.database import Database
 
 from ledgerctl.domain.balances import AccountBalance
 from ledgerctl.errors import NotFound
@@ -15,17 +14,11 @@ from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import INDEXES
 from tests.bench.generate import Plan, account_name, generate
 from tests.builders import NOON, make_job, make_row, without
-from tests.conftest import Invoker
+from tests.conftest import Documents, Invoker
 
 Client = MongoClient[dict[str, Any]]
-Documents = Database[dict[str, Any]]
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Documents:
-    return client[database]
 
 
 @pytest.fixture

@@ -9,22 +9,15 @@ import pexpect
 import pytest
 from bson import Int64
 from pymongo import MongoClient
-from pymongo.database import Database
 
 from ledgerctl.domain.explain import ODDITIES_MAX
 from tests.bench.generate import Plan, account_name, generate
 from tests.builders import NOON, make_job, make_row, without
-from tests.conftest import ROOT, Invoker
+from tests.conftest import ROOT, Documents, Invoker
 
 Client = MongoClient[dict[str, Any]]
-Documents = Database[dict[str, Any]]
 
 LATER = NOON + timedelta(seconds=30)
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Documents:
-    return client[database]
 
 
 @pytest.fixture

@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 from bson import Int64
 from pymongo import MongoClient
-from pymongo.database import Database
 
 from ledgerctl.domain.journal import restored
 from ledgerctl.operations.balances import balances
 from ledgerctl.stores.connections import Stores
 from tests.bench.generate import Plan, generate
 from tests.builders import NOON, make_job, make_row, without
-from tests.conftest import Invoker, Runner
+from tests.conftest import Documents, Invoker, Runner
 
 Client = MongoClient[dict[str, Any]]
-Documents = Database[dict[str, Any]]
 
 KEYS = [
     "row_id", "job_id", "account_id", "type", "amount", "created_at", "recorded_at",
@@ -32,11 +30,6 @@ NAMES = [
     "顧客の残高", "שלום", "a\tb", "a\nb", "<script>", "100%", "%41", "=x", "-5", "5", "@", "", "é",
     "x" * 200, "a  b", '"q"', "a,b",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Documents:
-    return client[database]
 
 
 def journal_balances(program: str, journal: Path) -> dict[str | None, int]:

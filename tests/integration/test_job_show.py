@@ -5,19 +5,12 @@ from typing import Any
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
-from pymongo.database import Database
 from redis import Redis
 
 from tests.builders import NOON, make_job, make_row
-from tests.conftest import Runner
+from tests.conftest import Documents, Runner
 
 Client = MongoClient[dict[str, Any]]
-Documents = Database[dict[str, Any]]
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Documents:
-    return client[database]
 
 
 def test_a_refunded_job_shows_its_rows_and_nets_zero(run: Runner, documents: Documents) -> None:

@@ -27,12 +27,6 @@ Client = MongoClient[dict[str, Any]]
 RETRY, DEAD = "jobs:retry", "jobs:dead-letter"
 
 
-@pytest.fixture
-def documents(client: Client, database: str) -> Any:
-    """This test's database."""
-    return client[database]
-
-
 def letter(job_id: str = "job-1", **members: Any) -> bytes:
     """A dead letter as a worker writes it."""
     return json.dumps(

@@ -8,21 +8,14 @@ from typing import Any
 import pytest
 from bson import Int64, ObjectId
 from pymongo import MongoClient
-from pymongo.database import Database
 
 from tests.builders import NOON, make_job, make_row
-from tests.conftest import Invoker, Run, Runner
+from tests.conftest import Documents, Invoker, Run, Runner
 from tests.planted import FAULTS, RECLAIMED, REFUNDED, plant
 
 Client = MongoClient[dict[str, Any]]
-Documents = Database[dict[str, Any]]
 
 REPAIR = ("ledger", "repair", "--yes", "-o", "json")
-
-
-@pytest.fixture
-def documents(client: Client, database: str) -> Documents:
-    return client[database]
 
 
 def everything(documents: Documents) -> dict[str, list[dict[str, Any]]]:
