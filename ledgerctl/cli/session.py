@@ -421,10 +421,10 @@ class Session:
         """What the result says beside itself; with --quiet only where something is amiss."""
         from ledgerctl.render.report import settled
 
-        if self.words.quiet and not settled(report.exit_code):
-            return ()
+        if self.words.quiet:
+            return settled(report.notes) if settled(report.exit_code) else ()
         said = settled(report.notes)
-        if report.sections and not self.words.quiet and self.format in LINE_FORMATS:
+        if report.sections and self.format in LINE_FORMATS:
             more = f"-o {self.format} shows the first part alone: -o table and -o json show it all"
             return [*said, more]
         return said

@@ -536,9 +536,12 @@ def bad_amount(facts: Facts) -> Iterator[Finding]:
             continue
         counts = facts.job is not None and facts.kept.get(row.type) is row
         right = (facts.right(row.type) or 0) if counts else 0
-        how = facts.command("correct") if right else "a grant makes it good"
-        if right and row.type == RowType.CHARGE:
+        if not right:
+            how = "a grant makes it good"
+        elif row.type == RowType.CHARGE:
             how = f"no command can tell what was charged; {facts.command('show')} shows the job"
+        else:
+            how = facts.command("correct")
         yield facts.finding(
             Code.BAD_AMOUNT,
             f"the amount of {row.type} row {row.id.text} is {row.amount.shown}"

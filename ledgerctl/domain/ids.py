@@ -1,9 +1,11 @@
 """Ids as people type them and as documents hold them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 LENGTH_MAX = 1_000_000  # characters of an id: a longer one fits in no query
+NAMES_SHOWN = 10
 
 
 class IdKind(StrEnum):
@@ -24,6 +26,12 @@ class Id:
 
     def __str__(self) -> str:
         return self.text
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first few names in a row, and how many more."""
+    few, more = ", ".join(names[:NAMES_SHOWN]), len(names) - NAMES_SHOWN
+    return f"{few} and {more} more" if more > 0 else few
 
 
 def text_of(identity: Id | None) -> str | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from ledgerctl.domain.audit import JobPage
-from ledgerctl.domain.dead import Letter, Selection, Statistics, Tally, judge, letters
+from ledgerctl.domain.dead import Letter, Selection, Standing, Statistics, Tally, judge, letters
 from ledgerctl.domain.dead_results import Archived, LetterPage
 from ledgerctl.domain.payload import Payload, Unreadable, read_payload
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
@@ -97,19 +97,17 @@ def looked_up(stores: Stores, asked: tuple[list[Letter], set[str]]) -> list[Lett
     """The letters, those of the jobs that were asked for with their standings."""
     piece, texts = asked
     standings = stores.jobs.standings(texts)
-    bare: list[Letter] = []
+    bare: list[tuple[Letter, Standing]] = []
     for letter in piece:
         read = letter.read
         if isinstance(read, Unreadable):
             continue
-        letter.standing = standings.get(read.job_id)
-        if read.account_id is None and letter.standing is not None:
-            bare.append(letter)
-    accounts = stores.jobs.accounts({one.job_id for one in bare if one.job_id is not None})
-    for letter in bare:
-        if letter.standing is not None:
-            account = accounts.get(letter.standing.job_id)
-            letter.standing = letter.standing._replace(account_id=account)
+        standing = letter.standing = standings.get(read.job_id)
+        if read.account_id is None and standing is not None:
+            bare.append((letter, standing))
+    accounts = stores.jobs.accounts({standing.job_id for _, standing in bare})
+    for letter, standing in bare:
+        letter.standing = standing._replace(account_id=accounts.get(standing.job_id))
     return piece
 
 

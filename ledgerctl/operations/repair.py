@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import Any, TypeVar, assert_never
 
 from ledgerctl.domain.audit import Case, Code
+from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.jobs import (
     ALREADY,
     Append,
@@ -69,10 +70,7 @@ class RepairOutcome:
         """What people should know besides the counts."""
         said = []
         if self.dated_now:
-            some = ", ".join(self.dated_now[:10])
-            more = len(self.dated_now) - 10
-            rest = f" and {more} more" if more > 0 else ""
-            said.append(f"dated now, because their flags have no time: {some}{rest}")
+            said.append(f"dated now, because their flags have no time: {some_of(self.dated_now)}")
         if self.not_tried:
             said.append(f"{self.not_tried} jobs were not tried")
         return said

@@ -121,8 +121,8 @@ def shown_row(document: Document, index: Index) -> Document:
     if "amount" in document:
         row["amount"] = document["amount"]
     if "created_at" in document:
-        at = to_time(document["created_at"])
-        row["created_at"] = document["created_at"] if at is None else format_time(at)
+        at = document["created_at"]
+        row["created_at"] = format_time(to_time(at)) or at
     return row
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from ledgerctl.domain.dead import ErrorGroup, Letter, Statistics, Verdict
 from ledgerctl.domain.dead_results import Changed, LetterPage, Restored
+from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.payload import Unreadable, preview
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
 from ledgerctl.render.views.job_page import ROW_COLUMNS, job_document
 
 PREVIEW = 60
-NAMES_SHOWN = 10
 ITEM_COLUMNS = (
     Column("position", title="pos", kind=Kind.COUNT),
     Column("digest", kind=Kind.ID),
@@ -171,7 +171,7 @@ def changed(found: Changed, plan: Mapping[str, Any] | None = None) -> Report:
     if found.trouble is not None:
         document["error"] = trouble(found.trouble, found.exit_code)
     said = summary(found)
-    notes = [f"not found: {shortened(found.selected.missing)}"] if found.selected.missing else []
+    notes = [f"not found: {some_of(found.selected.missing)}"] if found.selected.missing else []
     if plan is None:
         return record(
             document, columns=CHANGE_COLUMNS, foot=(said,), notes=notes, exit_code=found.exit_code
@@ -186,12 +186,6 @@ def changed(found: Changed, plan: Mapping[str, Any] | None = None) -> Report:
         exit_code=found.exit_code,
         empty="No dead letter is selected.",
     )
-
-
-def shortened(names: Sequence[str]) -> str:
-    """The first few names, and how many more."""
-    few = ", ".join(names[:NAMES_SHOWN])
-    return few if len(names) <= NAMES_SHOWN else f"{few} and {len(names) - NAMES_SHOWN} more"
 
 
 def summary(found: Changed) -> str:
