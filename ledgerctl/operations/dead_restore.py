@@ -51,15 +51,16 @@ def taken_by(stores: Stores, operation_id: str) -> list[Chunk]:
             f"operation {operation_id} is `{entry.get('command')}`: it took no dead letters",
             hint="restore undoes `dead requeue`, `dead release` and `dead review`",
         )
-    marks = {mark.split(":")[0]: mark for mark in stores.dead_letters.restored(operation_id)}
+    # In this order: a chunk that another restore puts back in between goes from notes to marks.
     noted = {number: number for number in stores.dead_letters.noted(operation_id)}
+    marks = {mark.split(":")[0]: mark for mark in stores.dead_letters.restored(operation_id)}
     letters: dict[str, list[Archived]] = {}
     for archived in stores.archive.of_operation(operation_id):
         letters.setdefault(str(archived.chunk), []).append(archived)
     chunks = [
         Chunk(int(number), found, known, back_of(known, len(found)))
         for number, found in letters.items()
-        if (known := (marks | noted).get(number)) is not None
+        if (known := (noted | marks).get(number)) is not None
     ]
     return sorted(chunks, key=lambda chunk: chunk.letters[0].order)
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,9 @@ import pytest
 from pymongo import MongoClient
 from redis import Redis
 
+from ledgerctl.operations.dead_restore import taken_by
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.dead_letters import DeadLetters
 from tests.dead_letters import DEAD, RETRY, Incident, unchanged
 
 MANY = int(os.environ.get("LEDGERCTL_TEST_MANY", "10000"))
@@ -233,6 +236,30 @@ def test_stopping_finishes_the_chunk_and_names_the_command_that_goes_on(
 def communicate(program: "subprocess.Popen[bytes]") -> tuple[str, str]:
     out, err = program.communicate(timeout=60)
     return out.decode(), err.decode()
+
+
+def test_what_another_restore_puts_back_between_two_looks_is_seen_as_back(
+    incident: Incident, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident.load(500)
+    words = ("dead", "release", "--all", "--reason", "x", "--yes")
+    operation_id = incident.run(*words)[1]["operation_id"]
+    codes: list[int] = []
+
+    def then_restored(look: Callable[..., list[str]]) -> Callable[..., list[str]]:
+        def first(self: DeadLetters, of: str) -> list[str]:
+            found = look(self, of)
+            if not codes:
+                codes.append(incident.run("dead", "restore", of, "--yes")[0])
+            return found
+
+        return first
+
+    for name in ("noted", "restored"):
+        monkeypatch.setattr(DeadLetters, name, then_restored(getattr(DeadLetters, name)))
+    chunks = taken_by(stores, operation_id)
+    assert codes == [0]
+    assert sum(len(chunk.back) for chunk in chunks) == 500
 
 
 def test_two_restores_at_once_put_each_letter_back_once(incident: Incident) -> None:
