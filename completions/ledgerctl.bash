@@ -111,7 +111,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
 }
 
 _ledgerctl_nouns='balance,job,dead,queue,summary,inbox,ledger,doctor,db,log,config,sandbox,demo,completion,help'
-_ledgerctl_common='--profile --config --output --fields --quiet --verbose --color --help'
+_ledgerctl_common='--profile --config --output --fields --no-header --quiet --verbose --color --help'
 _ledgerctl_common_values='--profile=- --config=@file --output=table,plain,json,jsonl,csv -o=table,plain,json,jsonl,csv --fields=- --color=auto,always,never'
 
 _ledgerctl_commands() { # the commands of a noun

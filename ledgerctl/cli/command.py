@@ -48,6 +48,7 @@ COMMON_OPTIONS: dict[str, Any] = {
     "config": (Annotated[str | None, typer.Option("--config", help="Configuration file.", metavar="FILE")], None),
     "output": (Annotated[Format | None, typer.Option("--output", "-o", help="table, plain, json, jsonl or csv; table on a terminal and plain in a pipe.", metavar="FORMAT", show_default=False)], None),
     "fields": (Annotated[str | None, typer.Option("--fields", help="Only these fields, in this order: a,b,c.", metavar="LIST")], None),
+    "no_header": (Annotated[bool, typer.Option("--no-header", help="Leave out the header line of plain and csv.")], False),
     "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")], False),
     "verbose": (Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")], False),
     "color": (Annotated[ColorChoice, typer.Option("--color", help="auto, always or never.", metavar="WHEN", show_default=False)], ColorChoice.AUTO),

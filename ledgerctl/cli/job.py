@@ -1,5 +1,6 @@
 """`ledgerctl job`: look at jobs; charge, refund and reclaim them."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -109,7 +110,7 @@ def refund(
     """
     ids = named(job or [], from_file, "job_id")
     bulk = len(job or []) > 1 or from_file is not None
-    return steps(session, Step.REFUND, ids, bulk=bulk, force=force)
+    return steps(session, Step.REFUND, list(ids), bulk=bulk, force=force, reasons=ids)
 
 
 @command(app, "reclaim", effect=Effect.BULK)
@@ -123,7 +124,7 @@ def reclaim(session: Session, job: JobIds = None, from_file: FromFile = None) ->
     """
     ids = named(job or [], from_file, "job_id")
     bulk = len(job or []) > 1 or from_file is not None
-    return steps(session, Step.RECLAIM, ids, bulk=bulk)
+    return steps(session, Step.RECLAIM, list(ids), bulk=bulk, reasons=ids)
 
 
 def steps(
@@ -135,12 +136,15 @@ def steps(
     force: bool = False,
     account: str | None = None,
     cost: int | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> Report:
     """Take one guarded step for each id: ask, do, report."""
     from ledgerctl.operations.batches import Batch
     from ledgerctl.render.views.job import results
 
-    batch = Batch(session.stores, step, ids, force=force, account=account, cost=cost)
+    batch = Batch(
+        session.stores, step, ids, force=force, account=account, cost=cost, reasons=reasons or {}
+    )
     if session.dry_run:
         session.consent([], count=len(ids), bulk=bulk)
         return results(batch.preview(), operation_id=None, dry_run=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ledgerctl.cli.id_file import read_ids
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.ids import LENGTH_MAX
 from ledgerctl.domain.numbers import INT64_MAX
@@ -94,23 +95,24 @@ def required(text: str, *, name: str) -> str:
     return text
 
 
-def named(ids: Sequence[str], file: str | None, header: str) -> list[str]:
-    """The ids given as words and in a file, each once, in order.
+def named(ids: Sequence[str], file: str | None, column: str) -> dict[str, str]:
+    """Return the ids given as words and in a file, each once, in order, with their reasons.
 
-    A file may start with the header, have blank lines and CRLF. Raises UsageError when there is
-    none, or the file cannot be read.
+    A reason is "" where the file gives none. Raises UsageError when there is no id, one is empty
+    or too long, or the file cannot be read.
     """
-    lines = [] if file is None else [line.strip(" \t\r") for line in read_lines(file)]
-    if lines and lines[0] == header:
-        lines = lines[1:]
-    found = dict.fromkeys([*ids, *filter(None, lines)])
-    if not found and file is None:
-        raise UsageError(f"no {header} was given", hint="name one, or use --from-file FILE")
+    found = {required(one, name=column): "" for one in ids}
+    if file is not None:
+        for one, why in read_ids(read_lines(required(file, name="--from-file")), column):
+            if one:  # a finding may name no job
+                found.setdefault(one, why)
+    elif not found:
+        raise UsageError(f"no {column} was given", hint="name one, or use --from-file FILE")
     if any(len(one) > LENGTH_MAX for one in found):
         raise UsageError(
-            f"a {header} has more than {LENGTH_MAX:,} characters: too many to look it up"
+            f"a {column} has more than {LENGTH_MAX:,} characters: too many to look it up"
         )
-    return list(found)
+    return found
 
 
 def read_lines(file: str) -> list[str]:

@@ -49,6 +49,7 @@ class Words(NamedTuple):
     config: str | None = None
     output: str | None = None
     fields: str | None = None
+    no_header: bool = False
     quiet: bool = False
     verbose: bool = False
     color: str = "auto"
@@ -415,6 +416,7 @@ class Session:
             err=cast(TextIO, ClosedStream()) if sys.stderr is None else sys.stderr,
             color=use_color(cast(Any, self.words.color), self.environment, is_terminal(out)),
             width=terminal_width(),
+            header=not self.words.no_header,
         )
 
     def _remarks(self, report: "Report") -> Sequence[str]:

@@ -62,11 +62,14 @@ progress go to standard error.
   -o csv     for spreadsheets; cells that would run as a formula are guarded
 
 --fields a,b,c selects and orders the columns; in json it selects the keys of
-each item. A wrong field names all there are.
+each item. A wrong field names all there are. --no-header leaves out the header
+line of plain and csv. `job refund --from-file` reads what plain, csv and jsonl
+print: the column job_id counts, and a column reason is that job's reason.
 
 Ids are whole in every format: a table grows past the terminal rather than cut
 one. Amounts are whole credits and exact at any size. Data is printed letter for
 letter; control characters appear as escapes such as \\x1b and act on nothing.
+In plain and csv a backslash of the data is doubled.
 
 With -o json a result document goes to standard output whatever the exit code.
 Where there is no result, exactly one error document goes to standard error:
@@ -76,6 +79,7 @@ Colour: --color always|never, else NO_COLOR, else FORCE_COLOR (0 is off), else
 on a terminal whose TERM is not dumb.
 
   ledgerctl job list -o jsonl | jq -r .job_id
+  ledgerctl job list -o plain --no-header --fields job_id | xargs -n 1 ./look
   ledgerctl balance replay acct-7 --fields created_at,type,amount -o csv
 """
 

@@ -76,6 +76,7 @@ class Batch:
     force: bool = False
     account: str | None = None
     cost: int | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by id; "" takes the operation's
 
     def preview(self) -> list[StepResult]:
         """What each step would do, changing nothing."""
@@ -145,7 +146,7 @@ class Batch:
             step=self.step,
             job_id=job_id,
             operation_id=operation_id,
-            reason=reason,
+            reason=self.reasons.get(job_id) or reason,
             force=self.force,
             account=owner,
             cost=self.cost,

@@ -2,10 +2,10 @@
 
 from ledgerctl.render.output import Look, Output, batches
 from ledgerctl.render.report import Report
-from ledgerctl.render.text import value_text
+from ledgerctl.render.text import cell_text
 
 
-def write(report: Report, output: Output, _: Look) -> int:
+def write(report: Report, output: Output, look: Look) -> int:
     """Write header and records, or the report's own text in their place; return the record count.
 
     None is an empty cell. A tab or newline in the data is a visible escape, so that a line is
@@ -16,11 +16,12 @@ def write(report: Report, output: Output, _: Look) -> int:
             output.line(line)
         return 0
     keys = [column.key for column in report.columns]
-    output.write("\t".join(map(output.visible, keys)) + "\n")
+    if look.header:
+        output.write("\t".join(map(output.visible, keys)) + "\n")
     show = output.visible
     count = 0
     for batch in batches(report.records):
-        lines = ["\t".join([show(value_text(record.get(key))) for key in keys]) for record in batch]
+        lines = ["\t".join([show(cell_text(record.get(key))) for key in keys]) for record in batch]
         output.write("\n".join(lines) + "\n")
         count += len(batch)
     return count

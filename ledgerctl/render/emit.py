@@ -39,12 +39,13 @@ def emit(
     err: TextIO,
     color: bool = False,
     width: int | None = None,
+    header: bool = True,
 ) -> int:
     """Write the whole report to `out`, its notes to `err`; return the report's exit code.
 
     Nothing is written before the first few hundred records have arrived, so a store that is down
     leaves `out` empty. `width` counts cells and matters to tables alone; None is unlimited. Colour
-    is the caller's decision (see `use_color`).
+    is the caller's decision (see `use_color`). `header` matters to plain and csv.
 
     Raises UsageError for a format or a field that does not exist, OutputFailed when `out` takes no
     more, BrokenPipeError when its reader is gone. An encoding that lacks a character never raises.
@@ -55,7 +56,7 @@ def emit(
     else:
         report = select_fields(report, fields, whole_document=format == "json")
     output = Output(out, room=_room(out, width))
-    count = write(report, output, Look(color=color, width=width))
+    count = write(report, output, Look(color, width, header))
     output.finish()
     if format != "json":
         _remark(report, err, width, nothing_shown=format == "table" and count == 0)

@@ -16,10 +16,11 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True)
 class Look:
-    """How a table may look: whether in colour, and how many cells a line has (None: any)."""
+    """How the result may look: in colour, in so many cells a line (None: any), under a header."""
 
     color: bool
     width: int | None
+    header: bool = True
 
 
 class Output:

@@ -33,6 +33,10 @@ class _VisibleCharacters(dict[int, str]):
 _VISIBLE = _VisibleCharacters()
 _PIECES: Final = re.compile(r"\s*(?:`[^`]*`[^\s`]*|\S+)")
 _LEAD: Final = re.compile(r"\s+(?:! |[-+=\d\s]+(?<=  ))?")
+_SHORT_ESCAPES: Final = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+_ESCAPE: Final = re.compile(
+    r"\\(\\|[tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})"
+)
 _JSON: Final = Encoder(ascii_only=False)
 
 
@@ -122,6 +126,23 @@ def value_text(value: Any) -> str:
     """
     write = _TEXT_OF.get(type(value))
     return write(value) if write else _inherited(value)
+
+
+def cell_text(value: Any) -> str:
+    """Write a value as one cell of plain or csv, so that no two values of a kind print alike.
+
+    A backslash of the data is doubled: a single one begins an escape.
+    """
+    return value_text(value).replace("\\", "\\\\")
+
+
+def read_cell(cell: str) -> str:
+    """Return the text that a visible cell of plain or csv was written for."""
+    return _ESCAPE.sub(lambda found: _unescaped(found[1]), cell) if "\\" in cell else cell
+
+
+def _unescaped(code: str) -> str:
+    return _SHORT_ESCAPES.get(code) or chr(int(code[1:], 16))
 
 
 def _inherited(value: Any) -> str:

@@ -186,6 +186,29 @@ def test_a_file_of_ids_is_taken_line_by_line_each_id_once(
     assert documents.ledger.count_documents({"type": "refund"}) == 3
 
 
+@pytest.mark.parametrize("format", ["csv", "plain", "jsonl"])
+def test_a_listing_goes_back_in_and_each_job_gets_its_own_reason(
+    run: Runner, documents: Any, format: str
+) -> None:
+    ids = ["a,b", '"q"', "=1+1", "'=1", " blank ", "tab\there", "back\\tslash"]
+    for job_id in ids:
+        failed_job(documents, job_id)
+    listed = run("job", "list", "-o", format, "--fields", "cost,job_id").out
+    done = run("job", "refund", "--from-file", "-", "--yes", "-o", "json", stdin=listed)
+    assert (done.code, done.json()["applied"]) == (0, len(ids)), done
+    assert {row["job_id"] for row in documents.ledger.find({"type": "refund"})} == set(ids)
+
+
+def test_a_column_of_reasons_is_written_into_the_rows(run: Runner, documents: Any) -> None:
+    for job_id in ("job-1", "job-2"):
+        failed_job(documents, job_id)
+    given = "reason,job_id\nticket 7,job-1\n ,job-2\n"
+    words = ("--from-file", "-", "--yes", "--reason", "outage")
+    assert run("job", "refund", *words, stdin=given).code == 0
+    found = {row["job_id"]: row["reason"] for row in documents.ledger.find({"type": "refund"})}
+    assert found == {"job-1": "ticket 7", "job-2": "outage"}
+
+
 def test_a_batch_without_a_terminal_and_without_a_yes_is_refused_before_any_work(
     run: Runner, documents: Any
 ) -> None:

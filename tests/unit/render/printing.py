@@ -27,11 +27,19 @@ def printed(
     color: bool = False,
     width: int | None = None,
     encoding: str = "utf-8",
+    header: bool = True,
 ) -> Printed:
     """Emit the report; decode strictly, so that a byte out of place fails the test."""
     out, err = stream(encoding), stream(encoding)
     exit_code = emit(
-        report, format=format, fields=fields, out=out, err=err, color=color, width=width
+        report,
+        format=format,
+        fields=fields,
+        out=out,
+        err=err,
+        color=color,
+        width=width,
+        header=header,
     )
     texts = [_bytes(written).decode(encoding) for written in (out, err)]
     return Printed(out=texts[0], err=texts[1], exit_code=exit_code)

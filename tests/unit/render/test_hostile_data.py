@@ -9,6 +9,8 @@ from itertools import product
 
 import pytest
 
+from ledgerctl.cli.id_file import read_ids
+from ledgerctl.errors import UsageError
 from ledgerctl.render.emit import FORMATS
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
 from ledgerctl.render.text import encodable, visible
@@ -36,6 +38,10 @@ def of_all(texts: dict[str, str]) -> Report:
 
 def shown(text: str, encoding: str) -> str:
     return encodable(visible(text), encoding)
+
+
+def cell(text: str, encoding: str) -> str:
+    return shown(text.replace("\\", "\\\\"), encoding)
 
 
 def acting(text: str) -> set[str]:
@@ -136,8 +142,8 @@ def test_plain_gives_one_line_a_record_and_one_cell_a_column(encoding: str) -> N
     lines = printed(of_all(HOSTILE), "plain", encoding=encoding).out.split("\n")
     assert lines[0] == "job_id\tamount\terror"
     assert lines[-1] == ""
-    expected = [shown(text, encoding) for text in HOSTILE.values()]
-    assert [line.split("\t") for line in lines[1:-1]] == [[cell, "-40", cell] for cell in expected]
+    expected = [cell(text, encoding) for text in HOSTILE.values()]
+    assert [line.split("\t") for line in lines[1:-1]] == [[one, "-40", one] for one in expected]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -149,8 +155,68 @@ def test_csv_reads_back_and_runs_nothing(encoding: str) -> None:
     rows = list(csv.reader(io.StringIO(out, newline="")))[1:]
     for text, (job_id, amount, error) in zip(HOSTILE.values(), rows, strict=True):
         guard = "'" if text[:1] in {"=", "+", "-", "@", "\t", "\r", "\n"} and text else ""
-        assert job_id == error == guard + shown(text, encoding)
+        assert job_id == error == guard + cell(text, encoding)
         assert amount == "-40"
+
+
+LOOK_ALIKES = {
+    "tab": "\t",
+    "spelled": "\\t",
+    "run": "=x",
+    "guarded": "'=x",
+    "blank": " x ",
+    "quoted": '"a,b"',
+}
+
+
+@pytest.mark.parametrize("format", ["plain", "csv"])
+def test_no_two_texts_print_alike(format: str) -> None:
+    texts = HOSTILE | LOOK_ALIKES
+    lines = printed(of_all(texts), format).out.split("\n")[1:-1]
+    assert len(set(lines)) == len(set(texts.values()))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("fields", [["job_id"], ["error", "job_id", "amount"]])
+@pytest.mark.parametrize("format", ["plain", "csv", "jsonl"])
+def test_what_is_printed_is_read_back_as_ids(format: str, fields: list[str], encoding: str) -> None:
+    texts = {text for text in (HOSTILE | LOOK_ALIKES).values() if text.strip()}
+    report = listing(
+        [{"job_id": one, "amount": -40, "error": one} for one in texts], columns=COLUMNS
+    )
+    out = printed(report, format, encoding=encoding, fields=fields).out
+    assert [one for one, _ in read_ids(out.split("\n"), "job_id")] == [*texts]
+
+
+@pytest.mark.parametrize("format", ["plain", "csv"])
+def test_without_a_header_ids_are_read_back_too(format: str) -> None:
+    texts = [text for text in (HOSTILE | LOOK_ALIKES).values() if text.strip()]
+    report = listing([{"job_id": one} for one in texts], columns=COLUMNS[:1])
+    out = printed(report, format, header=False).out
+    assert [one for one, _ in read_ids(out.split("\n"), "job_id")] == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("job-1\r\n\r\njob-2\r\n", [("job-1", ""), ("job-2", "")]),
+        ("reason,job_id\n late ,a\n,b\n", [("a", "late"), ("b", "")]),
+        ("job_id\treason\na\tshouted, twice\n", [("a", "shouted, twice")]),
+        ('{"job_id":7,"reason":null}\n{"reason":"x","job_id":"b"}\n', [("7", ""), ("b", "x")]),
+        ('a,b\n\'=x\n"c"\n', [("a,b", ""), ("'=x", ""), ('"c"', "")]),
+        ('"a,b"\n\'=x\nc\n', [("a,b", ""), ("=x", ""), ("c", "")]),
+    ],
+)
+def test_a_column_job_id_counts_and_a_column_reason_is_the_job_s(
+    text: str, read: list[tuple[str, str]]
+) -> None:
+    assert list(read_ids(text.split("\n"), "job_id")) == read
+
+
+@pytest.mark.parametrize("text", ["job_id,reason\na\n", '{"job_id":"a"}\nb\n'])
+def test_a_line_that_is_no_record_of_the_file_is_a_mistake(text: str) -> None:
+    with pytest.raises(UsageError):
+        list(read_ids(text.split("\n"), "job_id"))
 
 
 @pytest.mark.parametrize("format", ["json", "plain"])
