@@ -112,13 +112,16 @@ def correction_id(job: Id, number: int) -> str:
 
 
 def same_row(row: Row, new: NewRow) -> bool:
-    """Whether a stored row is the one we meant to write, not something else of the same id."""
+    """Return True when a stored row has the content that `new` was to have.
+
+    A row that names no account belongs to its job's; one without a job belongs to none.
+    """
     return (
         row.type == new.type
         and row.amount == new.amount
         and (row.job is None) == (new.job is None)
         and (row.job is None or new.job is None or row.job.text == new.job.text)
-        and (row.account is None or row.account.text == new.account.text)
+        and (row.job is not None if row.account is None else row.account.text == new.account.text)
     )
 
 

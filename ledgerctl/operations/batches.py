@@ -7,9 +7,15 @@ from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import ALREADY, APPLIED, Outcome, Step, StepResult, exit_code
 from ledgerctl.errors import ExitCode, JobHeld, LedgerctlError, OutcomeUnknown
 from ledgerctl.operations.log import Operation
-from ledgerctl.operations.steps import Request, Taking, preview, take_alone, take_together
+from ledgerctl.operations.steps import (
+    TOGETHER_MAX,
+    Request,
+    Taking,
+    preview,
+    take_alone,
+    take_together,
+)
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.gathering import TOGETHER_MAX
 from ledgerctl.stores.mongo import PATIENCE_S
 
 NEXT_PATIENCE_S = 0.5  # with a job that is held, after one that was

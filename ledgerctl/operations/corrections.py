@@ -10,11 +10,11 @@ from ledgerctl.domain.repair import (
     NoCorrection,
     decide_correction,
 )
-from ledgerctl.domain.rows import NewRow, RowType, same_row
+from ledgerctl.domain.rows import NewRow, RowType
 from ledgerctl.errors import ExitCode, InvariantBroken
 from ledgerctl.operations.cases import load
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.ledger import RowTaken
+from ledgerctl.stores.ledger import Appended, Conflict, RowTaken
 
 ROUNDS_MAX = 10  # each round lost means that another correction was written
 
@@ -94,7 +94,7 @@ def attempt(
             return stopped(text, decision)
         row = new_row(stores, decision, operation_id, reason)
         taken.append(row)
-        stores.append([row], session)
+        stores.ledger.append([row], session)
         return done(text, decision)
 
     try:
@@ -113,18 +113,15 @@ def tell(stores: Stores, case: Case) -> None:
 
 
 def compared(stores: Stores, text: str, row: NewRow) -> Correction | None:
-    """What a row under the correction's id means: our own, another operator's, or a foreign one's."""
-    standing = stores.ledger.get(row.id)
-    if standing is None:
-        return None
-    ours = standing.type == RowType.CORRECTION and standing.job == row.job
-    if not ours:
-        detail = f"row {row.id} stands in the way and belongs to something else"
-        return Correction(text, CorrectionOutcome.CONFLICT, row_id=row.id, detail=detail)
-    if standing.operation_id == row.operation_id and same_row(standing, row):
-        stores.outbox.add([row])
-        return Correction(text, CorrectionOutcome.APPLIED, row.amount, row.id)
-    return None
+    """Return the result of a correction whose id is used; None after another operator's."""
+    match stores.ledger.resolve(row):
+        case Appended():
+            return Correction(text, CorrectionOutcome.APPLIED, row.amount, row.id)
+        case Conflict(stored) if stored.type != RowType.CORRECTION or stored.job != row.job:
+            detail = f"row id {row.id} is already used by a different row"
+            return Correction(text, CorrectionOutcome.CONFLICT, row_id=row.id, detail=detail)
+        case _:
+            return None
 
 
 def look(stores: Stores, job_id: str) -> tuple[str, Case]:

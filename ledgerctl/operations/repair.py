@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, TypeVar, assert_never
@@ -25,7 +25,7 @@ from ledgerctl.errors import ExitCode, InvariantBroken, LedgerctlError, OutcomeU
 from ledgerctl.operations.audit import Audit, Scope, chunks
 from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.operations.log import Operation
-from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, append_row, flag_time, new_row
+from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, complete_row, flag_time
 from ledgerctl.stores.connections import Stores
 
 T = TypeVar("T")
@@ -254,20 +254,14 @@ class Repairer:
         request = Request(step_of(step), job_id.text, operation.id, operation.reason)
         if step.at is None and not self.index_is_unique:
             self._wait_for_the_slow()
-        for _ in range(ROUNDS_MAX):
-            job = self.stores.jobs.get(job_id)
-            decision = self._decision(step, job)
-            if job is None or not isinstance(decision, Append) or not decision.complete:
-                return Effect.NEEDLESS  # somebody else has done it
-            now = self.stores.mongo.now()
-            at = flag_time(request.step, job)
-            row = replace(new_row(request, job.id, decision, at or now), recorded_at=now)
-            result = append_row(self.stores, request, row, completed=True)
-            if result is not None:
-                if at is None and result.applied:
-                    outcome.dated_now.append(row.id)
-                return effect_of(result)
-        return Refusal(f"row of job {job_id.text} kept coming and going; run it again")
+        job = self.stores.jobs.get(job_id)
+        decision = self._decision(step, job)
+        if job is None or not isinstance(decision, Append) or not decision.complete:
+            return Effect.NEEDLESS  # another writer has done it
+        result = complete_row(self.stores, request, job, decision)
+        if result.applied and result.row_id and flag_time(request.step, job) is None:
+            outcome.dated_now.append(result.row_id)
+        return effect_of(result)
 
     def _wait_for_the_slow(self) -> None:
         """A flag without a time has no age: give a worker between flag and row time to finish."""

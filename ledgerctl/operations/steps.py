@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from ledgerctl.domain.ids import Id
@@ -25,16 +24,16 @@ from ledgerctl.domain.jobs import (
     decide_refund,
     state,
 )
-from ledgerctl.domain.rows import NewRow, Row, RowType, row_id, same_row
+from ledgerctl.domain.rows import NewRow, Row, RowType, row_id
 from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown, StoreUnavailable
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.jobs import Found, Guarded
-from ledgerctl.stores.ledger import RowTaken
+from ledgerctl.stores.ledger import Already, Appended, AppendOutcome, Conflict, RowTaken
 from ledgerctl.stores.mongo import PATIENCE_S, Conflicted
-from ledgerctl.stores.step_writes import StepWrite
 
 LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
 LOOK_EVERY_S = 0.1
+TOGETHER_MAX = 16  # steps of one transaction: it stays short, and few are repeated if it fails
 ROUNDS_MAX = 20  # a guard that keeps missing while its reason keeps vanishing is a bug
 
 # May be a glimpse between two writes of somebody at work: believed when seen twice.
@@ -94,7 +93,7 @@ def charge(
 
 @dataclass(slots=True)
 class Taking:
-    """A step on its way: what its first look saw, and what came of it once that is known."""
+    """One attempt at a step: what its first look saw, then its result or its error."""
 
     request: Request
     seen: tuple[Job | None, Decision] | None = None
@@ -105,22 +104,10 @@ class Taking:
 def take(stores: Stores, request: Request) -> StepResult:
     """Do one guarded step: flag, row and message together, or none of them.
 
-    With transactions the three are one, and steps that several threads ask for at one moment
-    share it; without, they are written in that order and the next delivery finishes what a crash
-    left. Running it again is always safe.
+    With transactions the three are one; without, they are written in that order and the next
+    delivery finishes what a crash left. Running it again is always safe.
     """
-    taking = Taking(request)
-
-    def alone() -> None:
-        taking.result = take_alone(stores, taking)
-
-    if stores.mongo.transactions:
-        stores.gathering.ask(
-            request.job_id, taking, serve=partial(take_together, stores), alone=alone
-        )
-    if taking.error is not None:
-        raise taking.error
-    return taking.result or take_alone(stores, taking)
+    return take_alone(stores, Taking(request))
 
 
 def take_together(stores: Stores, takings: Sequence[Taking]) -> None:
@@ -141,8 +128,7 @@ def take_together(stores: Stores, takings: Sequence[Taking]) -> None:
     if not fresh:
         return
     with each_told([taking for taking, _ in fresh]):
-        writes = [step_write(stores, taking.request, row) for taking, row in fresh]
-        if stores.step_writes.land(writes, once=True):
+        if land(stores, [(taking.request, row) for taking, row in fresh], once=True):
             for taking, row in fresh:
                 taking.result = applied(taking.request, row, completed=False)
 
@@ -172,8 +158,10 @@ def take_alone(stores: Stores, taking: Taking, *, patience_s: float = PATIENCE_S
         first = None
         if isinstance(decision, Stop) and decision.outcome in PASSING:
             job, decision = look(stores, [request])[0]
-        if isinstance(decision, Stop) or decision.complete:
-            result = settled(stores, request, job, decision)
+        if isinstance(decision, Stop):
+            return already(stores, request, job, decision)
+        if decision.complete:
+            result = complete(stores, request, job, decision)
         else:
             row = row_now(stores, request, job, decision)
             result = write(stores, request, row, job, patience_s)
@@ -188,9 +176,10 @@ def preview(stores: Stores, request: Request) -> StepResult:
     if isinstance(decision, Stop):
         return stopped(request, job, decision)
     row = row_now(stores, request, job, decision)
-    return obstructed(stores, request, job, row) or applied(
-        request, row, completed=decision.complete
-    )
+    found = stores.ledger.compare(row)
+    if isinstance(found, Conflict):
+        return stopped(request, job, conflict(found.row))
+    return applied(request, row, completed=decision.complete)
 
 
 def look(stores: Stores, requests: Sequence[Request]) -> list[tuple[Job | None, Decision]]:
@@ -242,41 +231,64 @@ def charged(request: Request) -> tuple[Id, int]:
 # the write
 
 
+class GuardMissed(Exception):
+    """Signal that a guard matched nothing, so that the transaction is given up."""
+
+
 def write(
     stores: Stores, request: Request, row: NewRow, job: Job | None, patience_s: float
 ) -> StepResult | None:
-    """Flag, row and message, in this order; None when somebody was faster and one looks again.
+    """Write flag, row and message, in this order; None when another writer was faster.
 
-    A row in the way ends a transaction; without one it is looked for before the flag is set, which
-    would stay set.
+    A different row of this identity ends a transaction; without transactions it is looked for
+    before the flag is set, because the flag would stay set.
     """
-    if not stores.mongo.transactions and (refusal := obstructed(stores, request, job, row)):
-        return refusal
-
+    if not stores.mongo.transactions:
+        found = stores.ledger.compare(row)
+        if isinstance(found, Conflict):
+            return stopped(request, job, conflict(found.row))
     try:
-        ours = stores.step_writes.land([step_write(stores, request, row)], patience_s=patience_s)
+        if not land(stores, [(request, row)], patience_s=patience_s):
+            return None
     except RowTaken:
-        return compared(stores, request, row)
-    return applied(request, row, completed=False) if ours else None
+        outcome = stores.ledger.resolve(row)
+        return None if outcome is None else ended(stores, request, row, outcome)
+    return applied(request, row, completed=False)
 
 
-def step_write(stores: Stores, request: Request, row: NewRow) -> StepWrite:
-    """What a step writes, and what it is called."""
-    return StepWrite(f"{request.step} job {request.job_id}", guarded(stores, request, row), row)
+def land(
+    stores: Stores,
+    steps: Sequence[tuple[Request, NewRow]],
+    *,
+    patience_s: float = PATIENCE_S,
+    once: bool = False,
+) -> bool:
+    """Write every flag, then every row, then every message; False when a guard matched nothing.
+
+    With transactions all of it lands or none does; without them only one step may be given.
+    A conflict with another transaction is tried again for `patience_s` in all; with `once` it
+    raises Conflicted. Raises RowTaken, JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted.
+    """
+    guards = [guarded(stores, request, row) for request, row in steps]
+    rows = [row for _, row in steps]
+
+    def body(session: Any) -> None:
+        if stores.jobs.pass_guards(guards, session) < len(guards):
+            raise GuardMissed
+        stores.ledger.append(rows, session)
+
+    first = steps[0][0]
+    action = f"{first.step} job {first.job_id}" if len(steps) == 1 else f"write {len(steps)} steps"
+    try:
+        stores.mongo.together(action, body, patience_s=patience_s, once=once)
+    except GuardMissed:
+        return False
+    return True
 
 
-def obstructed(stores: Stores, request: Request, job: Job | None, row: NewRow) -> StepResult | None:
-    """The conflict with a row of this id that belongs to something else; None without one."""
-    standing = stores.ledger.get(row.id)
-    if standing is None or same_row(standing, row):
-        return None
-    return stopped(request, job, conflict(standing))
-
-
-def conflict(standing: Row) -> Stop:
-    """A row that bears our id and is something else stops the step."""
-    detail = f"row {standing.id} stands in the way and belongs to something else"
-    return Stop(Outcome.CONFLICT, standing, detail)
+def conflict(stored: Row) -> Stop:
+    """Stop a step because its row id is used by a different row."""
+    return Stop(Outcome.CONFLICT, stored, f"row id {stored.id} is already used by a different row")
 
 
 def guarded(stores: Stores, request: Request, row: NewRow) -> Guarded:
@@ -296,35 +308,34 @@ def guarded(stores: Stores, request: Request, row: NewRow) -> Guarded:
 # the end of a step
 
 
-def settled(
-    stores: Stores, request: Request, job: Job | None, decision: Decision
-) -> StepResult | None:
-    """The result where the flag was not ours to flip; a missing row or message is added."""
-    if isinstance(decision, Append):
-        return complete(stores, request, job, decision)
-    row = decision.row
-    ours = row is not None and decision.outcome in ALREADY and row.operation_id
-    if row is not None and ours and not stores.mongo.transactions:
-        stores.outbox.add([row])
-    return stopped(request, job, decision)
+def already(stores: Stores, request: Request, job: Job | None, stop: Stop) -> StepResult:
+    """Return the result of a step that writes no row; a message that a crash lost is put."""
+    if stop.row is not None and stop.outcome in ALREADY:
+        stores.ledger.complete_message(stop.row)
+    return stopped(request, job, stop)
 
 
 def complete(
     stores: Stores, request: Request, job: Job | None, decision: Append
 ) -> StepResult | None:
-    """Append the row that somebody died before appending, dated by the flag.
+    """Append the row that a crash left missing, dated by the flag.
 
-    Only where the unique index makes a second row impossible; else the row may yet come from a
-    worker that is slow, so one looks again for two seconds and then refuses.
+    Only where the unique index makes a second row impossible; else a slow worker may yet write
+    it, so wait for two seconds and then refuse. None when that row has come.
     """
     if job is None:
         raise InvariantBroken("a row to complete without its job")
     if not stores.ledger.step_index_is_unique():
         return look_again(stores, request, job)
+    return complete_row(stores, request, job, decision)
+
+
+def complete_row(stores: Stores, request: Request, job: Job, decision: Append) -> StepResult:
+    """Append the missing row of a set flag at most once, dated by the flag, else now."""
     now = stores.mongo.now()
     at = flag_time(request.step, job) or now
     row = replace(new_row(request, job.id, decision, at), recorded_at=now)
-    return append_row(stores, request, row, completed=True)
+    return ended(stores, request, row, stores.ledger.append_once(row), completed=True)
 
 
 def look_again(stores: Stores, request: Request, job: Job) -> StepResult | None:
@@ -342,31 +353,26 @@ def look_again(stores: Stores, request: Request, job: Job) -> StepResult | None:
     return stopped(request, job, Stop(Outcome.ROW_MISSING, detail=detail))
 
 
-def append_row(
-    stores: Stores, request: Request, row: NewRow, *, completed: bool
-) -> StepResult | None:
-    """Append a row whose flag is set, with its message; a row that stands is compared."""
-    try:
-        stores.mongo.together(f"append row {row.id}", partial(stores.append, [row]))
-    except RowTaken:
-        return compared(stores, request, row)
-    return applied(request, row, completed=completed)
-
-
-def compared(stores: Stores, request: Request, row: NewRow) -> StepResult | None:
-    """What a row that stood in the way means: ours, already done, or a conflict."""
-    standing = stores.ledger.taken_by(row)
-    if standing is None:
-        return None  # gone again with a transaction that failed
-    if standing.operation_id == row.operation_id and same_row(standing, row):
-        stores.outbox.add([standing])
-        return applied(request, row, completed=False)  # our own write; its reply was lost
-    job = stores.jobs.get(required_job(row))
-    if not same_row(standing, row):
-        return stopped(request, job, conflict(standing))
-    if job is not None and not flag_set(request.step, job):
-        return stopped(request, job, Stop(Outcome.ROW_EXISTS, standing, "the flag does not say so"))
-    return settled(stores, request, job, Stop(ALREADY_OF[request.step], standing))
+def ended(
+    stores: Stores,
+    request: Request,
+    row: NewRow,
+    outcome: AppendOutcome,
+    *,
+    completed: bool = False,
+) -> StepResult:
+    """Return the result of a step by what its row met in the ledger."""
+    match outcome:
+        case Appended():
+            return applied(request, row, completed=completed)
+        case Conflict(stored):
+            return stopped(request, stores.jobs.get(required_job(row)), conflict(stored))
+        case Already(stored):
+            job = stores.jobs.get(required_job(row))
+            if job is not None and not flag_set(request.step, job):
+                stop = Stop(Outcome.ROW_EXISTS, stored, "the row exists, the flag is not set")
+                return stopped(request, job, stop)
+            return already(stores, request, job, Stop(ALREADY_OF[request.step], stored))
 
 
 def row_now(stores: Stores, request: Request, job: Job | None, decision: Append) -> NewRow:

@@ -1,22 +1,16 @@
 """Every store of a run, each opened at its first use: who needs no MongoDB loads no driver of it."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerctl.config import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pymongo.client_session import ClientSession
-
-    from ledgerctl.domain.rows import NewRow
     from ledgerctl.stores.account_rows import AccountRows
     from ledgerctl.stores.archive import Archive
     from ledgerctl.stores.daily_rows import DailyRows
     from ledgerctl.stores.dead_letters import DeadLetters
     from ledgerctl.stores.deployment import Deployment
-    from ledgerctl.stores.gathering import Gathering
     from ledgerctl.stores.inbox import Inbox
     from ledgerctl.stores.indexes import Indexes
     from ledgerctl.stores.jobs import Jobs
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
     from ledgerctl.stores.queue_server import QueueServer
     from ledgerctl.stores.queues import Queues
     from ledgerctl.stores.retry_queue import RetryLists
-    from ledgerctl.stores.step_writes import StepWrites
     from ledgerctl.stores.summaries import Summaries
 
 
@@ -66,21 +59,7 @@ class Stores:
         """The ledger rows."""
         from ledgerctl.stores.ledger import Ledger
 
-        return Ledger(self.mongo)
-
-    @cached_property
-    def step_writes(self) -> "StepWrites":
-        """The writes of the guarded steps."""
-        from ledgerctl.stores.step_writes import StepWrites
-
-        return StepWrites(self.mongo, self.jobs, self.append)
-
-    @cached_property
-    def gathering(self) -> "Gathering[Any]":
-        """Where the guarded steps of several threads meet, to be written together."""
-        from ledgerctl.stores.gathering import Gathering
-
-        return Gathering()
+        return Ledger(self.mongo, self.outbox)
 
     @cached_property
     def account_rows(self) -> "AccountRows":
@@ -185,14 +164,6 @@ class Stores:
         """How many confirmed writes of this run have changed anything that counts."""
         documents = self.mongo.changes.count if "mongo" in self.__dict__ else 0
         return documents + (self.queues.changes if "queues" in self.__dict__ else 0)
-
-    def append(self, rows: "Sequence[NewRow]", session: "ClientSession | None" = None) -> None:
-        """Append rows with the messages that tell of them; in a transaction they land together.
-
-        Raises RowTaken when a row's identity stands already. Source: contract, section 2, outbox.
-        """
-        self.ledger.append(rows, session)
-        self.outbox.add(rows, session)
 
     def close(self) -> None:
         """Close what was opened."""

@@ -1,7 +1,9 @@
 """The ledger: rows are appended and read, never changed or deleted."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from bson import ObjectId
@@ -9,33 +11,107 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTimeoutError
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.rows import NewRow, Row, RowType, row_order
+from ledgerctl.domain.rows import NewRow, Row, RowType, row_order, same_row
+from ledgerctl.errors import InvariantBroken
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo, is_duplicate
+from ledgerctl.stores.outbox import Outbox
 
 STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
+ROUNDS_MAX = 10  # a stored row that keeps vanishing after a duplicate key is a bug
 
 
 class RowTaken(Exception):
-    """A row of this identity stands already; the caller compares it with what it meant to write."""
+    """Signal inside a transaction that the identity of a row is used; `resolve` says by what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Report that this operation wrote the row, even if the reply was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Already:
+    """Report that a row with the same content was stored before."""
+
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Report that the row's identity is used by a different row."""
+
+    row: Row
+
+
+AppendOutcome = Appended | Already | Conflict
 
 
 class Ledger:
-    """The append-only rows; a balance is their sum and nothing else."""
+    """Append and read ledger rows, each with its message; a balance is the sum of the rows."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
         self._mongo = mongo
+        self._outbox = outbox
         self._rows = mongo.collection("ledger")
         self._jobs = mongo.collection("jobs")  # asked for the account of rows that lack it
 
     # appending
 
-    def append(self, rows: Sequence[NewRow], session: ClientSession | None = None) -> None:
-        """Append rows at most once: their identities are settled before they are sent.
+    def append_once(self, row: NewRow) -> AppendOutcome:
+        """Append one row with its message at most once; a stored row of its identity is compared.
 
-        Raises RowTaken when a row of such an `_id`, or of such a job and type, stands already;
-        several rows want a transaction, which then ends as a whole.
+        Raises JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted.
+        """
+        for _ in range(ROUNDS_MAX):
+            try:
+                self._mongo.together(f"append row {row.id}", partial(self.append, [row]))
+            except RowTaken:
+                outcome = self.resolve(row)
+                if outcome is not None:
+                    return outcome
+            else:
+                return Appended()
+        raise InvariantBroken(f"row {row.id} kept appearing and vanishing")
+
+    def resolve(self, row: NewRow) -> AppendOutcome | None:
+        """Tell what RowTaken meant; None when the stored row has vanished, so try again.
+
+        A row of the same operation is this operation's own write whose reply was lost.
+        """
+        found = self.compare(row)
+        if isinstance(found, Already) and found.row.operation_id == row.operation_id:
+            self._outbox.add([found.row])
+            return Appended()
+        return found
+
+    def compare(self, row: NewRow) -> Already | Conflict | None:
+        """Compare a wanted row with the stored row of its identity; change nothing.
+
+        The identity is the `_id`, and for the rows of a step also the job and type.
+        """
+        identity: list[Document] = [{"_id": {"$in": candidates(row.id)}}]
+        if row.job is not None and row.type in STEP_TYPES:
+            job = {"$in": candidates(row.job.text)}
+            identity.append({"job_id": job, "type": row.type.value})
+        with self._mongo.reading("read the stored row"):
+            found = [to_row(one) for one in self._rows.find({"$or": identity})]
+        if not found:
+            return None
+        stored = next((one for one in found if one.id.text == row.id), found[0])
+        return Already(stored) if same_row(stored, row) else Conflict(stored)
+
+    def complete_message(self, row: Row) -> None:
+        """Put the message of a stored row if a crash lost it; transactions leave none to put."""
+        if row.operation_id and not self._mongo.transactions:
+            self._outbox.add([row])
+
+    def append(self, rows: Sequence[NewRow], session: ClientSession | None = None) -> None:
+        """Append rows with their messages; several rows need a transaction.
+
+        Raises RowTaken when a row of such an `_id`, or of such a job and type, is stored; a
+        transaction then ends as a whole.
         """
         documents = [from_row(row) for row in rows]
         with self._mongo.writing(f"append row {rows[0].id}", session):
@@ -45,6 +121,7 @@ class Ledger:
                 if not is_duplicate(error):
                     raise
                 raise RowTaken(rows[0].id) from None
+        self._outbox.add(rows, session)
 
     def _insert(self, documents: Sequence[Document], session: ClientSession | None) -> None:
         try:
@@ -64,12 +141,6 @@ class Ledger:
 
     # reading the rows of one thing
 
-    def get(self, row_id: str) -> Row | None:
-        """The row of this id, whatever type its id has."""
-        with self._mongo.reading("read a ledger row"):
-            document = self._rows.find_one({"_id": {"$in": candidates(row_id)}})
-        return None if document is None else to_row(document)
-
     def among(self, row_ids: Sequence[str]) -> list[Row]:
         """The rows of these ids, whatever type the ids have."""
         values = [value for row_id in row_ids for value in candidates(row_id)]
@@ -88,14 +159,6 @@ class Ledger:
         with self._mongo.reading("read the jobs' rows", session):
             found = self._rows.find({"job_id": {"$in": values}}, session=session)
             return sorted((to_row(document) for document in found), key=row_order)
-
-    def taken_by(self, row: NewRow) -> Row | None:
-        """The stored row that stands where this one was to go."""
-        found = self.get(row.id)
-        if found is not None or row.job is None:
-            return found
-        rows = [one for one in self.of_job(row.job.text) if one.type == row.type]
-        return rows[0] if rows else None
 
     # reading an account
 

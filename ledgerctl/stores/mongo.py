@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
 from pymongo import MongoClient
 from pymongo import errors as mongo_errors
 from pymongo.client_session import ClientSession
@@ -276,10 +277,13 @@ class Mongo:
         once: bool = False,
     ) -> None:
         """Run writes as one transaction where there are any, else one by one in their order."""
-        if self.transactions:
-            self.transaction(action, body, patience_s=patience_s, once=once)
-        else:
-            body(None)
+        try:
+            if self.transactions:
+                self.transaction(action, body, patience_s=patience_s, once=once)
+            else:
+                body(None)
+        except BSONError as error:
+            raise InvariantBroken(f"cannot {action}: {error}") from None
 
     def _attempt(
         self, session: ClientSession, body: Callable[[ClientSession], T], deadline: float

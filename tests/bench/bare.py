@@ -245,21 +245,6 @@ def two_writes(jobs: str) -> None:
     in_threads(refund, int(jobs))
 
 
-def library(jobs: str) -> None:
-    """Refund each job through the product's own operation."""
-    from ledgerctl.config import load
-    from ledgerctl.operations import steps
-    from ledgerctl.stores.connections import Stores
-
-    with Stores(load(environment=os.environ)) as stores:
-
-        def refund(job: str) -> None:
-            if not steps.refund(stores, job, operation_id="bench").applied:
-                raise RuntimeError(f"{job} was not refunded")
-
-        in_threads(refund, int(jobs))
-
-
 PROGRAMS: dict[str, Callable[..., None]] = {
     one.__name__: one
     for one in (
@@ -273,7 +258,6 @@ PROGRAMS: dict[str, Callable[..., None]] = {
         parse,
         lrem,
         two_writes,
-        library,
     )
 }
 

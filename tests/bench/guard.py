@@ -1,16 +1,18 @@
-"""Refunds through the library, beside the two writes that it replaces."""
+"""Refunds by one command, beside the two writes for each job that it replaces."""
 
 from collections.abc import Iterator
 
 from tests.bench.place import BenchFailed, Claim, Place, ratio
 from tests.builders import make_job, make_row
 
-WORK = "10,000 refunds of distinct jobs by 8 threads: operations.steps.refund"
+WORK = (
+    "10,000 refunds of distinct jobs: job refund --from-file, beside two bare writes by 8 threads"
+)
 DATABASE = "bench_guard"
 
 
 def run(place: Place) -> Iterator[Claim]:
-    """The library's refunds a second against those of the bare code, both by majority writes."""
+    """Compare the command's refunds a second with those of bare code, both by majority writes."""
     count = place.size.of(10_000)
     ids = [f"job-{number}" for number in range(count)]
     database = place.database(DATABASE)
@@ -19,6 +21,8 @@ def run(place: Place) -> Iterator[Claim]:
     place.index(DATABASE)
     database.jobs.insert_many(make_job(one) for one in ids)
     database.ledger.insert_many(make_row(one) for one in ids)
+    file = place.directory / "jobs.txt"
+    file.write_text("\n".join(ids))
 
     def reset(_: str) -> None:
         flags = {"is_refunded": False, "refunded_at": None}
@@ -32,7 +36,9 @@ def run(place: Place) -> Iterator[Claim]:
 
     best = place.alternately(
         {
-            "library": place.bare("library", str(count), database=DATABASE),
+            "command": place.ours(
+                "job", "refund", "--from-file", str(file), "--yes", "--quiet", database=DATABASE
+            ),
             "two writes": place.bare("two_writes", str(count), database=DATABASE),
         },
         before=reset,
@@ -41,7 +47,7 @@ def run(place: Place) -> Iterator[Claim]:
     yield ratio(
         "of the bare code's refunds a second",
         best["two writes"].seconds,
-        best["library"].seconds,
+        best["command"].seconds,
         0.8,
         at_least=True,
     )

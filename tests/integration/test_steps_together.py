@@ -1,9 +1,8 @@
 """Steps of several jobs in one transaction: each is whole, and none takes another one along."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from threading import Barrier
 from typing import Any
@@ -68,21 +67,6 @@ def messages(stores: Stores) -> set[str]:
     return {one["_id"] for one in stores.mongo.collection("outbox").find()}
 
 
-@contextmanager
-def transactions(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What each transaction of the stores was called."""
-    seen: list[str] = []
-    transaction = stores.mongo.transaction
-
-    def noted(action: str, *args: Any, **options: Any) -> Any:
-        seen.append(action)
-        return transaction(action, *args, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(stores.mongo, "transaction", noted)
-        yield seen
-
-
 # a rule, and its wrong version
 
 TakeAll = Callable[[Stores, list[str]], Any]
@@ -130,19 +114,6 @@ def test_the_rule_is_red_against_its_wrong_version(
 
 
 # threads of one process
-
-
-def test_steps_of_many_threads_share_transactions_and_each_has_its_row_and_message(
-    ready: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = [f"job-{number}" for number in range(200)]
-    charged(ready, *jobs)
-    with transactions(ready, monkeypatch) as seen, ThreadPoolExecutor(THREADS) as pool:
-        results = list(pool.map(lambda job: steps.take(ready, request(job)), jobs))
-    assert outcomes(results) == dict.fromkeys(jobs, Outcome.APPLIED)
-    assert rows(ready) == {job: [40] for job in jobs}
-    assert messages(ready) == {f"{job}:refund" for job in jobs}
-    assert len(seen) < len(jobs)
 
 
 def test_fifty_threads_refund_one_job_once(ready: Stores) -> None:

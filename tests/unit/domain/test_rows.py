@@ -54,3 +54,10 @@ def test_a_stored_row_is_ours_only_when_it_says_the_same() -> None:
     assert same_row(stored, new)
     assert not same_row(replace(stored, amount=-5), new)
     assert not same_row(replace(stored, type="refund"), new)
+
+
+def test_a_stored_row_without_account_belongs_to_its_job_and_to_nobody_without_one() -> None:
+    new = NewRow("j:charge", Id("j"), Id("a"), RowType.CHARGE, -4, NOON, NOON, "op")
+    assert same_row(Row(Id("j:charge"), Id("j"), None, "charge", -4, NOON), new)
+    grant = NewRow("grant:k", None, Id("a"), RowType.GRANT, 4, NOON, NOON, "op")
+    assert not same_row(Row(Id("grant:k"), None, None, "grant", 4, NOON), grant)
