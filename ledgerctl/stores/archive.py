@@ -10,9 +10,7 @@ from ledgerctl.domain.dead import Pick
 from ledgerctl.domain.dead_results import Archived
 from ledgerctl.domain.payload import digest, sha256
 from ledgerctl.stores.documents import Document
-from ledgerctl.stores.mongo import Mongo
-
-DUPLICATE_KEY = 11000
+from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 
 class Archive:
@@ -38,8 +36,7 @@ class Archive:
             try:
                 self._documents.insert_many(documents, ordered=False)
             except mongo_errors.BulkWriteError as error:
-                troubles = (error.details or {}).get("writeErrors", [])
-                if not troubles or any(one.get("code") != DUPLICATE_KEY for one in troubles):
+                if not is_duplicate(error):
                     raise
 
     def of_operation(self, operation_id: str) -> Iterator[Archived]:

@@ -16,9 +16,8 @@ from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.stores.codec import candidates, to_amount, to_id, to_text, to_time
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.measuring import measure, measuring, without_collisions
-from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.mongo import Mongo, is_duplicate
 
-DUPLICATE_KEY = 11000
 ONE_REPLY = 1_000  # rows a reply, more than a batch of messages: no second round trip
 DELAY_MAX = timedelta(days=36_500)  # a date of MongoDB holds it from any now on
 FENCED = ("status", "attempts", "claimed_until", "claimed_by")
@@ -52,7 +51,7 @@ class Inbox:
             try:
                 self._claims.bulk_write(requests, ordered=False)
             except BulkWriteError as error:
-                if not only_duplicates(error):
+                if not is_duplicate(error):
                     raise
 
     def _insertion(self, group: str, message: Message, token: str, term: timedelta) -> UpdateOne:
@@ -444,15 +443,6 @@ def to_count(value: object) -> int:
     """A count as it stands; 0 where it is no whole number from 0 on."""
     amount = to_amount(value)
     return amount if isinstance(amount, int) and amount >= 0 else 0
-
-
-def only_duplicates(error: BulkWriteError) -> bool:
-    """Whether a bulk failed for nothing but rows that stand already."""
-    details = error.details or {}
-    written = details.get("writeErrors", [])
-    return not details.get("writeConcernErrors") and all(
-        one.get("code") == DUPLICATE_KEY for one in written
-    )
 
 
 def is_whole(index: Mapping[str, Any]) -> bool:

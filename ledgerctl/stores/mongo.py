@@ -197,7 +197,7 @@ class Mongo:
         for one in said:
             if refused := self._refused(one, one.code or 0, action):
                 return refused
-        if said:
+        if said and not (error.details or {}).get("writeConcernErrors"):
             return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(said[0])}")
         return self._unknown(error, action)
 
@@ -337,7 +337,7 @@ class Mongo:
 
 
 def is_duplicate(error: mongo_errors.BulkWriteError) -> bool:
-    """Whether what stopped several writes in one was a key that stands already, and nothing else."""
+    """Return True when a bulk write failed for duplicate keys alone, confirmed by a majority."""
     details = error.details or {}
     codes = {trouble.get("code") for trouble in details.get("writeErrors", [])}
     return codes == DUPLICATE_KEY and not details.get("writeConcernErrors")

@@ -9,10 +9,12 @@ import pytest
 from bson import Int64
 from redis import exceptions as redis_errors
 
+from ledgerctl.domain.dead import Letter, Pick
+from ledgerctl.domain.payload import read_payload
 from ledgerctl.errors import OutcomeUnknown, ReadOnlyReplica
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
-from tests.builders import make_job, make_letter, make_row
+from tests.builders import NOON, make_job, make_letter, make_row
 from tests.conftest import Client, Runner
 from tests.dead_letters import DEAD
 
@@ -114,3 +116,20 @@ def test_a_refusal_after_a_lost_reply_leaves_the_outcome_unknown(
     monkeypatch.setattr(letters, "_call", fail)
     with pytest.raises(OutcomeUnknown if lost else ReadOnlyReplica):
         letters.pass_over("op-1", 1, b"a", b"b")
+
+
+def test_a_duplicate_that_no_majority_confirms_is_not_taken_for_archived(
+    stores: Stores, client: Client, database: str
+) -> None:
+    raw = make_letter()
+    pick = Pick(0, Letter(raw, 0, DEAD, 0, read_payload(raw)), None)
+    stores.archive.keep("op-1", [(1, [pick])], at=NOON)
+    concern = {"code": 64, "errmsg": "waiting for replication timed out"}
+    namespace = f"{database}.dead_archive"
+    with (
+        failing(client, "insert", writeConcernError=concern, namespace=namespace),
+        pytest.raises(OutcomeUnknown),
+    ):
+        stores.archive.keep("op-1", [(1, [pick])], at=NOON)
+    stores.archive.keep("op-1", [(1, [pick])], at=NOON)
+    assert client[database].dead_archive.count_documents({}) == 1
