@@ -29,7 +29,6 @@ from ledgerctl.domain.inbox import (
     Status,
     Verdict,
     attempts_after_take,
-    is_enforced,
     judge,
 )
 from ledgerctl.domain.messages import KEY, Message
@@ -44,6 +43,7 @@ from ledgerctl.errors import (
     StoreUnavailable,
 )
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.indexes import INBOX_UNIQUE
 
 ABANDONED = "the last attempt was abandoned: its consumer did not come back before the claim lapsed"
 RENEWALS_A_TERM = 3  # so that one renewal may fail
@@ -84,7 +84,7 @@ class Claims:
 
     def require_index(self) -> None:
         """Raise IndexMissing where nothing would reject a second claim."""
-        if not is_enforced((GROUP, KEY), self._inbox.unique_indexes()):
+        if not self.stores.indexes.guards(INBOX_UNIQUE):
             raise IndexMissing(
                 f"the inbox has no unique index on ({GROUP}, {KEY}): two consumers could claim one"
                 " message",

@@ -6,7 +6,7 @@ from ledgerctl.errors import ExitCode
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import INDEXES, Index, IndexStatus
 
-BUILT = {"created", "would_create"}  # in this run
+BUILT = {"created", "shown_again", "would_create"}  # in this run
 NOT_BUILT = {"blocked", "conflict"}
 
 

@@ -18,7 +18,14 @@ from ledgerctl.domain.inbox import GROUP, why_stuck
 from ledgerctl.domain.messages import KEY
 from ledgerctl.errors import LedgerctlError, NotPermitted, StoreBusy, StoreUnavailable
 from ledgerctl.operations.doctor_look import Look
-from ledgerctl.stores.indexes import INDEXES, Index, serves
+from ledgerctl.stores.indexes import (
+    INBOX_UNIQUE,
+    INDEXES,
+    LEDGER_UNIQUE,
+    Index,
+    flaw,
+    looks_like,
+)
 
 OLDEST_MAJOR = 6
 STUCK_AFTER = timedelta(minutes=5)
@@ -27,8 +34,6 @@ SAMPLE = 10_000  # jobs looked at where all take too long
 COUNT_S = 1.2
 EXAMPLES = 4
 
-LEDGER_UNIQUE = next(one for one in INDEXES if one.collection == "ledger" and one.unique)
-INBOX_UNIQUE = next(one for one in INDEXES if one.collection == "inbox" and one.unique)
 INIT = "`ledgerctl db init`"
 DROP_HINT = "drop that index, or `collMod` its expireAfterSeconds away"
 
@@ -142,18 +147,23 @@ def inbox_unique(look: Look) -> Finding:
 
 
 def guarded(look: Look, index: Index, danger: str) -> Finding:
-    """A unique index that must be there; rows in its way are named."""
-    keys = ", ".join(index.keys)
-    present = look.stores.indexes.present(index.collection)
-    if any(serves(one, index) for one in present):
-        return ok(f"unique ({keys})")
-    others = [", ".join(key for key, _ in one["key"]) for one in present if one.get("unique")]
-    instead = f" (unique instead: {'; '.join(others)})" if others else ""
+    """Judge a unique index that must be there; what only looks like it and rows in its way are named."""
+    indexes = look.stores.indexes
+    present = indexes.present(index.collection)
+    id_types = indexes.id_types() if index.partial else ()
+    flaws = {one["name"]: flaw(one, index, id_types) for one in present if looks_like(one, index)}
+    if "" in flaws.values():
+        return ok(f"unique ({', '.join(index.keys)})")
+    unlike = [one for one in present if one.get("unique") and one["name"] not in flaws]
+    instead = [f"unique instead: {', '.join(one['key'])}" for one in unlike]
+    told = [f"index {name} {why}" for name, why in flaws.items() if why != "is not unique"]
     rows = in_the_way(look, index)
     blocked = f"; in its way: {rows}" if rows else ""
-    hint = f"{INIT} names all of them" if rows else INIT
+    beside = f" ({'; '.join([*told, *instead])})" if told or instead else ""
     return Finding(
-        Status.FAIL, f"not protected: no unique ({keys}){instead}, {danger}{blocked}", hint
+        Status.FAIL,
+        f"not protected: no unique ({', '.join(index.keys)}){beside}, {danger}{blocked}",
+        f"{INIT} names all of them" if rows else INIT,
     )
 
 
@@ -174,10 +184,10 @@ def useful(first_key: str, look: Look) -> Finding:
     """An index of the ledger that only costs time when it is absent."""
     wanted = next(one for one in INDEXES if one.collection == "ledger" and one.keys[0] == first_key)
     present = look.stores.indexes.present("ledger")
-    if any(serves(one, wanted) for one in present):
+    if any(not flaw(one, wanted) for one in present):
         return ok(f"({', '.join(wanted.keys)})")
     narrower = Index("ledger", wanted.keys[:2])
-    if any(serves(one, narrower) for one in present):
+    if any(not flaw(one, narrower) for one in present):
         return ok(f"({', '.join(narrower.keys)}); {INIT} adds the one that holds the amounts too")
     return Finding(
         Status.WARN,
@@ -203,7 +213,7 @@ def vanishing(look: Look, collections: Sequence[str]) -> Iterator[str]:
         name = look.stores.mongo.collection(collection).name
         for index in look.stores.indexes.present(collection):
             if "expireAfterSeconds" in index:
-                key = ", ".join(key for key, _ in index["key"])
+                key = ", ".join(index["key"])
                 yield f"{name} expires {index['expireAfterSeconds']} s after {key}"
         options = options_of(look, collection)
         if options.get("capped"):

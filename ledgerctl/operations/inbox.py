@@ -47,7 +47,7 @@ def audit(stores: Stores, given: Sequence[tuple[str, ...]] = ()) -> InboxAudit:
     `given` look-ups replace the default ones. Memory does not grow with the inbox.
     Source: contract, section 3, inbox audit.
     """
-    unique = tuple(stores.inbox.unique_indexes())
+    unique = tuple(stores.indexes.unique_fields("inbox"))
     lookups = tuple(dict.fromkeys(given)) or default_lookups(unique)
     fields = sorted({name for lookup in lookups for name in lookup} - {GROUP, KEY, TENANT})
     tally = tally_of(stores, lookups, fields)

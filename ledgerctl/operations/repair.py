@@ -27,6 +27,7 @@ from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.operations.log import Operation
 from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, complete_row, flag_time
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.indexes import LEDGER_UNIQUE
 
 T = TypeVar("T")
 LOADED = 100  # jobs read together before their repairs
@@ -99,7 +100,7 @@ class Repairer:
     def index_is_unique(self) -> bool:
         """Whether the server itself keeps a second row out."""
         if self._unique is None:
-            self._unique = self.stores.ledger.step_index_is_unique()
+            self._unique = self.stores.indexes.guards(LEDGER_UNIQUE)
         return self._unique
 
     # looking

@@ -27,6 +27,7 @@ from ledgerctl.domain.jobs import (
 from ledgerctl.domain.rows import NewRow, Row, RowType, row_id
 from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown, StoreUnavailable
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.indexes import LEDGER_UNIQUE
 from ledgerctl.stores.jobs import Found, Guarded
 from ledgerctl.stores.ledger import Already, Appended, AppendOutcome, Conflict, RowTaken
 from ledgerctl.stores.mongo import PATIENCE_S, Conflicted
@@ -325,7 +326,7 @@ def complete(
     """
     if job is None:
         raise InvariantBroken("a row to complete without its job")
-    if not stores.ledger.step_index_is_unique():
+    if not stores.indexes.guards(LEDGER_UNIQUE):
         return look_again(stores, request, job)
     return complete_row(stores, request, job, decision)
 

@@ -1,6 +1,6 @@
 """The claims of messages: taken by insert or by a conditional update on the exact state read."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -338,16 +338,6 @@ class Inbox:
 
     # the audit
 
-    def unique_indexes(self) -> list[tuple[str, ...]]:
-        """The fields of each index that makes a second row impossible, for every row."""
-        with self._mongo.reading("read the indexes of the inbox"):
-            found = self._claims.index_information()
-        return [
-            tuple(key for key, _ in index["key"])
-            for name, index in found.items()
-            if name != "_id_" and index.get("unique") and is_whole(index)
-        ]
-
     def count(self) -> int:
         """How many rows there are."""
         with self._mongo.reading("count the inbox"):
@@ -443,8 +433,3 @@ def to_count(value: object) -> int:
     """A count as it stands; 0 where it is no whole number from 0 on."""
     amount = to_amount(value)
     return amount if isinstance(amount, int) and amount >= 0 else 0
-
-
-def is_whole(index: Mapping[str, Any]) -> bool:
-    """Whether an index holds every document of its collection."""
-    return "partialFilterExpression" not in index and not index.get("sparse")

@@ -1,24 +1,22 @@
 """The ledger: rows are appended and read, never changed or deleted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from bson import ObjectId
 from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTimeoutError
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.rows import NewRow, Row, RowType, row_order, same_row
+from ledgerctl.domain.rows import NewRow, Row, row_order, same_row
 from ledgerctl.errors import InvariantBroken
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
 from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 from ledgerctl.stores.outbox import Outbox
 
-STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
 ROUNDS_MAX = 10  # a stored row that keeps vanishing after a duplicate key is a bug
 
 
@@ -134,11 +132,6 @@ class Ledger:
             # The reply was lost. Its identity makes sending it again harmless, and telling.
             self._rows.insert_many(documents)
 
-    def step_index_is_unique(self) -> bool:
-        """Whether the server itself makes a second refund or reclaim row of a job impossible."""
-        with self._mongo.reading("read the ledger's indexes"):
-            return any(guards_steps(index) for index in self._rows.index_information().values())
-
     # reading the rows of one thing
 
     def among(self, row_ids: Sequence[str]) -> list[Row]:
@@ -194,29 +187,6 @@ class Ledger:
             found = self._rows.find(query, batch_size=1000, allow_disk_use=True)
             for document in found.sort("job_id", 1):
                 yield to_row(document)
-
-
-def guards_steps(index: Mapping[str, Any]) -> bool:
-    """Whether an index makes a second row of a job's step impossible; a wider one does too."""
-    keys = [key for key, _ in index["key"]]
-    if not index.get("unique") or sorted(keys) != ["job_id", "type"]:
-        return False
-    partial = index.get("partialFilterExpression")
-    return not index.get("sparse") and (partial is None or covers_steps(partial))
-
-
-def covers_steps(partial: Mapping[str, Any]) -> bool:
-    """Whether a partial filter lets in every step row of every id type that jobs have."""
-    if set(partial) - {"job_id", "type"}:
-        return False
-    types = partial.get("type", {}).get("$in")
-    kinds = partial.get("job_id", {})
-    known = kinds.get("$exists") is True or {"string", "objectId", "int", "long"} <= set(
-        kinds.get("$type", []) if isinstance(kinds.get("$type", []), list) else []
-    )
-    return (not kinds or known) and (
-        types is None or set(types) >= {str(one) for one in STEP_TYPES}
-    )
 
 
 def window_filter(
