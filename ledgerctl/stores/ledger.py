@@ -1,9 +1,10 @@
 """The ledger: rows are appended and read, never changed or deleted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 from bson import ObjectId
 from pymongo.client_session import ClientSession
@@ -14,6 +15,7 @@ from ledgerctl.domain.rows import NewRow, Row, row_order, same_row
 from ledgerctl.errors import InvariantBroken
 from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
 from ledgerctl.stores.documents import Document
+from ledgerctl.stores.indexes import LEDGER_UNIQUE, STEP_TYPES, Indexes, flaw
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 from ledgerctl.stores.outbox import Outbox
 
@@ -90,15 +92,32 @@ class Ledger:
         The identity is the `_id`, and for the rows of a step also the job and type.
         """
         identity: list[Document] = [{"_id": {"$in": candidates(row.id)}}]
-        if row.job is not None and row.type in STEP_TYPES:
+        if row.job is not None and row.type.value in STEP_TYPES:
             job = {"$in": candidates(row.job.text)}
             identity.append({"job_id": job, "type": row.type.value})
         with self._mongo.reading("read the stored row"):
             found = [to_row(one) for one in self._rows.find({"$or": identity})]
         if not found:
-            return None
+            stored = self._kept_out_by(row)
+            return None if stored is None else Conflict(stored)
         stored = next((one for one in found if one.id.text == row.id), found[0])
         return Already(stored) if same_row(stored, row) else Conflict(stored)
+
+    def _kept_out_by(self, row: NewRow) -> Row | None:
+        """Find the row that a unique index not of ours, as one with a collation, holds equal."""
+        document = from_row(row)
+        for index in self._other_unique_indexes:
+            equal = {name: document.get(name) for name in index["key"]}
+            with self._mongo.reading("read the row in the way"):
+                found = self._rows.find_one(equal, collation=index.get("collation"))
+            if found is not None:
+                return to_row(found)
+        return None
+
+    @cached_property
+    def _other_unique_indexes(self) -> list[Mapping[str, Any]]:
+        present = Indexes(self._mongo).present("ledger")
+        return [one for one in present if one.get("unique") and flaw(one, LEDGER_UNIQUE)]
 
     def complete_message(self, row: Row) -> None:
         """Put the message of a stored row if a crash lost it; transactions leave none to put."""

@@ -120,6 +120,22 @@ def test_a_reclaim_is_not_completed_behind_an_index_for_refunds_alone(
     assert sum(row["amount"] for row in documents.ledger.find()) == -40
 
 
+def test_a_row_that_a_collation_holds_equal_is_a_conflict_and_is_named(
+    run: Runner, run_standalone: Runner, documents: Documents, standalone_client: Any, database: str
+) -> None:
+    for program, place in ((run, documents), (run_standalone, standalone_client[database])):
+        place.ledger.create_index(KEYS, unique=True, collation={"locale": "en", "strength": 2})
+        assert program("job", "charge", "AbC10", "--account", "acct-1", "--cost", "40").code == 0
+        done = program(
+            "job", "charge", "aBc10", "--account", "acct-2", "--cost", "40", "-o", "json"
+        )
+        result = done.json()["results"][0]
+        assert (done.code, result["outcome"]) == (3, "conflict")
+        assert result["row_id"] == "AbC10:charge"
+        assert [one["_id"] for one in place.jobs.find()] == ["AbC10"]
+        assert [one["_id"] for one in place.ledger.find()] == ["AbC10:charge"]
+
+
 @pytest.mark.parametrize(
     "options",
     [
