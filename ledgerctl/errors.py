@@ -131,6 +131,13 @@ class CrossSlot(LedgerctlError):
     exit_code = ExitCode.REFUSED
 
 
+class RefusedByServer(LedgerctlError):
+    """The server's own rule (a validator, a view, a shard key) refuses the write; nothing changed."""
+
+    code = "refused_by_server"
+    exit_code = ExitCode.REFUSED
+
+
 class NotFound(LedgerctlError):
     """The named job, account, message, operation or dead letter does not exist."""
 
@@ -156,6 +163,13 @@ class NotPermitted(LedgerctlError):
     """The store's user lacks a right, or its password is wrong; nothing changed."""
 
     code = "not_permitted"
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class UnexpectedReply(LedgerctlError):
+    """A store gives a reply that the table does not know; it is quoted, and nothing changed."""
+
+    code = "unexpected_reply"
     exit_code = ExitCode.UNAVAILABLE
 
 

@@ -1,7 +1,7 @@
 """Whether this user may do what a command is about to do, asked before anything is done."""
 
 from ledgerctl.domain.roles import WRITES
-from ledgerctl.errors import InvariantBroken, NotPermitted
+from ledgerctl.errors import NotPermitted, UnexpectedReply
 from ledgerctl.stores.connections import Stores
 
 
@@ -14,7 +14,7 @@ def require(stores: Stores, command: str) -> None:
     needed = WRITES.get(command, {})
     try:
         login = stores.deployment.login()
-    except InvariantBroken:  # a server that is not quite MongoDB
+    except UnexpectedReply:  # a server that is not quite MongoDB
         return
     if not login.users:
         return

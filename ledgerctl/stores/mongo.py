@@ -27,15 +27,14 @@ from ledgerctl.errors import (
     InvariantBroken,
     JobHeld,
     LedgerctlError,
-    NotPermitted,
     OutcomeUnknown,
     SettingsError,
-    StoreBusy,
     StoreUnavailable,
 )
 from ledgerctl.secrets import display, redact
 from ledgerctl.stores.changes import Changes
 from ledgerctl.stores.documents import Document
+from ledgerctl.stores.replies import IN_THE_WAY, RIGHTS, UNKNOWN, mongo_answer
 
 T = TypeVar("T")
 
@@ -44,13 +43,7 @@ CONNECT_TIMEOUT_MS = 1_500
 PATIENCE_S = 5.0  # with somebody else's transaction
 SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 
-AUTHENTICATION_FAILED = {18, 8000}
-UNAUTHORIZED = {13}
 DUPLICATE_KEY = {11000}
-# Locks, time limits, conflicts, a full disk, and cursors that the server let go of.
-BUSY = {24, 39, 43, 46, 50, 112, 175, 202, 237, 262, 11601, 14031}
-NOT_WRITABLE = {10107, 13435, 13436}  # refused by a member that is not primary
-STEPPING_DOWN = {91, 189, 11600, 11602}  # may have been applied
 
 CODEC: CodecOptions[Document] = CodecOptions(
     tz_aware=True,
@@ -172,18 +165,15 @@ class Mongo:
             raise self.translated(error, action, sent=True) from None
 
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
-        """Our error for a driver's; `sent` says whether the action was a write."""
+        """Return our error for a driver's; `sent` says that the action may have been applied."""
         if isinstance(error, mongo_errors.ServerSelectionTimeoutError):
             return self._unreachable(error, action)
         if isinstance(error, mongo_errors.WTimeoutError | mongo_errors.WriteConcernError):
             return self._unknown(error, action)
         if isinstance(error, mongo_errors.BulkWriteError):
             return self._bulk(error, action)
-        code = getattr(error, "code", None)
-        if code in STEPPING_DOWN and not sent:
-            return self._unreachable(error, action)
-        if isinstance(code, int) and (refused := self._refused(error, code, action)):
-            return refused
+        if isinstance(error, mongo_errors.OperationFailure | mongo_errors.NotPrimaryError):
+            return self._answered(error, action, sent=sent)
         if isinstance(error, mongo_errors.ConnectionFailure | mongo_errors.WaitQueueTimeoutError):
             return self._unknown(error, action) if sent else self._unreachable(error, action)
         if isinstance(error, mongo_errors.ConfigurationError):
@@ -191,37 +181,23 @@ class Mongo:
         return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(error)}")
 
     def _bulk(self, error: mongo_errors.BulkWriteError, action: str) -> LedgerctlError:
-        """What several writes in one come to: the first refusal that is known, else unknown."""
-        troubles = (error.details or {}).get("writeErrors", [])
-        said = [mongo_errors.WriteError(one.get("errmsg", ""), one.get("code")) for one in troubles]
-        for one in said:
-            if refused := self._refused(one, one.code or 0, action):
-                return refused
-        if said and not (error.details or {}).get("writeConcernErrors"):
-            return InvariantBroken(f"cannot {action}: MongoDB says {self.clean(said[0])}")
-        return self._unknown(error, action)
-
-    def _refused(self, error: Exception, code: int, action: str) -> LedgerctlError | None:
-        if code in AUTHENTICATION_FAILED:
-            return NotPermitted(
-                f"cannot {action}: MongoDB refused the user or its password",
-                hint="check the credentials in mongo_uri; `ledgerctl config show` says where it comes from",
-            )
-        if code in UNAUTHORIZED:
-            return NotPermitted(
-                f"cannot {action}: {missing_right(self.clean(error))}",
-                hint="`ledgerctl db roles` prints the rights that each role needs",
-            )
-        if code in BUSY:
-            return StoreBusy(f"cannot {action}: MongoDB says {self.clean(error)}", hint="try again")
-        if code in NOT_WRITABLE:
-            return StoreUnavailable(
-                f"cannot {action}: the MongoDB server is not the primary",
-                hint="try again once a primary is elected",
-            )
-        if code in STEPPING_DOWN:
+        """Return what several writes in one come to: the first refusal that is known, else unknown."""
+        details = error.details or {}
+        found = details.get("writeErrors", [])
+        refused = [mongo_errors.WriteError(one.get("errmsg", ""), one.get("code")) for one in found]
+        known = [one for one in refused if mongo_answer(one.code) is not UNKNOWN]
+        if not known and (not refused or details.get("writeConcernErrors")):
             return self._unknown(error, action)
-        return None
+        return self._answered((known or refused)[0], action, sent=True)
+
+    def _answered(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
+        answer = mongo_answer(code_of(error))
+        if sent and answer.may_be_applied:
+            return self._unknown(error, action)
+        said = answer.said or f"MongoDB says {self.clean(error)}"
+        if answer is RIGHTS:
+            said = missing_right(self.clean(error))
+        return answer.error(f"cannot {action}: {said}", hint=answer.hint)
 
     def _unreachable(self, error: Exception, action: str) -> StoreUnavailable:
         return StoreUnavailable(
@@ -260,7 +236,7 @@ class Mongo:
                     return self._attempt(session, body, deadline)
                 except mongo_errors.PyMongoError as error:
                     if not error.has_error_label("TransientTransactionError"):
-                        raise self.translated(error, action, sent=True) from None
+                        raise self.translated(error, action, sent=False) from None
                     if once:
                         raise Conflicted(action) from None
                     if time.monotonic() >= deadline:
@@ -296,8 +272,10 @@ class Mongo:
                 try:
                     session.commit_transaction()
                 except mongo_errors.PyMongoError as error:
-                    if not error.has_error_label("UnknownTransactionCommitResult"):
+                    if error.has_error_label("TransientTransactionError"):
                         raise
+                    if not error.has_error_label("UnknownTransactionCommitResult"):
+                        raise self.translated(error, "commit", sent=True) from None
                     if time.monotonic() >= deadline:
                         raise self._unknown(error, "commit") from None
                     time.sleep(0.05)
@@ -314,8 +292,8 @@ class Mongo:
             session.end_session()
 
     def _held(self, error: Exception, action: str) -> LedgerctlError:
-        if isinstance(error, mongo_errors.ConnectionFailure):
-            return self._unreachable(error, action)
+        if code_of(error) not in IN_THE_WAY:
+            return self.translated(error, action, sent=False)
         return JobHeld(
             f"cannot {action}: another operation holds it, perhaps one whose client was killed",
             hint="try again in a minute: the server lets go of it by itself",
@@ -334,6 +312,13 @@ class Mongo:
     def close(self) -> None:
         """Give the connections back."""
         self.client.close()
+
+
+def code_of(error: Exception) -> int | None:
+    """Return the code of a server's error reply; None where the connection itself failed."""
+    details = getattr(error, "details", None)
+    found = getattr(error, "code", None) or (dict(details or {}).get("code"))
+    return found if isinstance(found, int) else None
 
 
 def is_duplicate(error: mongo_errors.BulkWriteError) -> bool:

@@ -11,18 +11,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ledgerctl.config import Settings
-from ledgerctl.errors import (
-    CrossSlot,
-    InvariantBroken,
-    LedgerctlError,
-    NotPermitted,
-    OutcomeUnknown,
-    ReadOnlyReplica,
-    StoreBusy,
-    StoreUnavailable,
-    WrongKeyType,
-)
+from ledgerctl.errors import LedgerctlError, OutcomeUnknown, StoreUnavailable, WrongKeyType
 from ledgerctl.secrets import display, redact
+from ledgerctl.stores.replies import UNKNOWN, redis_answer
 
 CONNECT_TIMEOUT_S = 2.0
 REPLY_TIMEOUT_S = 2.5  # a server that is silent for longer cannot be reached
@@ -33,44 +24,8 @@ RECENT_MAX = 4_000  # entries by whose hashes a border that has moved is found a
 OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
 SCAN_COUNT = 1_000
 
-REFUSALS: tuple[tuple[str, type[LedgerctlError], str], ...] = (
-    (
-        "WRONGTYPE",
-        WrongKeyType,
-        "a configured list is of another type; `ledgerctl doctor` names it",
-    ),
-    ("READONLY", ReadOnlyReplica, "point redis_url at the primary"),
-    ("CROSSSLOT", CrossSlot, "give the lists one hash tag in [keys], as in {jobs}:retry"),
-    ("MOVED", CrossSlot, "point redis_url at the node that holds the lists"),
-    ("CLUSTERDOWN", StoreUnavailable, "try again once the cluster is up"),
-    ("OOM", StoreBusy, "the server is full: free memory, then try again"),
-    ("BUSY", StoreBusy, "the server is running somebody's script: try again"),
-    ("MISCONF", StoreBusy, "the server cannot save its data: look at its disk"),
-    ("LOADING", StoreUnavailable, "the server is loading its data: try again"),
-    ("MASTERDOWN", StoreUnavailable, "the replica has lost its primary: try again"),
-    ("NOREPLICAS", StoreBusy, "too few replicas for a write: try again"),
-    ("NOPERM", NotPermitted, "`ledgerctl db roles` prints the rights that each role needs"),
-    ("NOAUTH", NotPermitted, "give a user and password in redis_url"),
-    ("WRONGPASS", NotPermitted, "check the credentials in redis_url"),
-)
-
-
-# The driver takes these codes off the server's words and raises a class of its own instead.
-CODE_OF: tuple[tuple[type[Exception], str], ...] = (
-    (redis_errors.OutOfMemoryError, "OOM"),
-    (redis_errors.ReadOnlyError, "READONLY"),
-    (redis_errors.NoPermissionError, "NOPERM"),
-    (redis_errors.BusyLoadingError, "LOADING"),
-    (redis_errors.MovedError, "MOVED"),
-    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
-    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
-    (redis_errors.MasterDownError, "MASTERDOWN"),
-)
-
 # The last one: who answers there does not speak Redis, so nothing is known of Redis itself.
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse)
-
-DENIED_IN_SCRIPT = "ACL failure in script"
 
 
 class Queues:
@@ -114,20 +69,10 @@ class Queues:
 
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
         """Our error for a driver's; `sent` says whether the action was a write."""
-        words = coded(error, redact(str(error), self._settings.secrets)[:300])
-        if DENIED_IN_SCRIPT in words or "can't run this command" in words:
-            words = f"NOPERM {words}"  # a script's error has a code of its own
-        for mark, kind, hint in REFUSALS:
-            if mark in words.split(":")[0].upper().split() or words.upper().startswith(mark):
-                return kind(f"cannot {action}: Redis says {words}", hint=hint)
-        if isinstance(error, redis_errors.AuthenticationError):
-            return NotPermitted(
-                f"cannot {action}: Redis refused the user or its password",
-                hint="check the credentials in redis_url",
-            )
-        if isinstance(error, LOST):
+        answer, words = redis_answer(error, redact(str(error), self._settings.secrets)[:300])
+        if answer is UNKNOWN and isinstance(error, LOST):
             return self._lost(words, action, sent=sent)
-        return InvariantBroken(f"cannot {action}: Redis says {words}")
+        return answer.error(f"cannot {action}: Redis says {words}", hint=answer.hint)
 
     def _lost(self, words: str, action: str, *, sent: bool) -> LedgerctlError:
         if sent:
@@ -284,12 +229,6 @@ if type(pushed) == 'table' and pushed.err then return pushed end
 redis.call('LTRIM', key, 1, 0)
 return 1
 """
-
-
-def coded(error: Exception, words: str) -> str:
-    """The server's words with the code that the driver took off them."""
-    code = next((code for kind, code in CODE_OF if isinstance(error, kind)), "")
-    return f"{code} {words}" if code and not words.startswith(code) else words
 
 
 def page_size(entries: list[bytes]) -> int:

@@ -1,0 +1,94 @@
+"""The table of the servers' error replies: each comes to its exit code, and none to a bug."""
+
+from collections.abc import Callable
+
+import pytest
+from pymongo.client_session import ClientSession
+
+from ledgerctl.config import load
+from ledgerctl.errors import ExitCode, LedgerctlError
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.replies import MONGO, REDIS
+from tests.conftest import Client
+from tests.faults.test_true_codes import failing
+from tests.topologies.fake_redis import answering
+
+SEEN = (6, 7, 89, 9001, 133, 134, 117, 61, 462, 11, 246, 251)
+UNHEARD_OF = (4242, 9, 59, 72, 263, 3904800, 11000)
+RULES = {code for code, answer in MONGO.items() if answer.error.exit_code == ExitCode.REFUSED}
+USAGE = {code for code, answer in MONGO.items() if answer.error.exit_code == ExitCode.USAGE}
+NO_FAIL_POINT = {121}  # mongod makes it with its validator alone
+CODES = sorted({*MONGO, *SEEN, *UNHEARD_OF} - NO_FAIL_POINT)
+
+
+def failure(act: Callable[[], object]) -> LedgerctlError:
+    """The error that an action ends with."""
+    with pytest.raises(LedgerctlError) as caught:
+        act()
+    return caught.value
+
+
+def expected(code: int) -> ExitCode:
+    """The exit code of a MongoDB code that changed nothing."""
+    if code in RULES:
+        return ExitCode.REFUSED
+    return ExitCode.USAGE if code in USAGE else ExitCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_read_that_mongodb_refuses_has_the_exit_code_of_the_table(
+    stores: Stores, client: Client, code: int
+) -> None:
+    with failing(client, "find", errorCode=code):
+        error = failure(lambda: stores.jobs.find("job-1"))
+    assert (error.exit_code, error.message != "") == (expected(code), True)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_transaction_that_mongodb_refuses_is_held_only_by_another_transaction(
+    stores: Stores, client: Client, code: int
+) -> None:
+    def body(session: ClientSession) -> None:
+        stores.mongo.collection("jobs").update_one({"_id": 1}, {"$set": {"x": 1}}, session=session)
+
+    with failing(client, "update", errorCode=code):
+        error = failure(lambda: stores.mongo.transaction("mark a job", body, patience_s=0))
+    held = code in {24, 112, 244, 246, 251, 267} and error.exit_code is ExitCode.HELD
+    assert held or error.exit_code == expected(code)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_write_that_mongodb_refuses_is_no_bug(stores: Stores, client: Client, code: int) -> None:
+    entry = {"_id": "one"}
+    with failing(client, "insert", errorCode=code):
+        error = failure(lambda: stores.operator_log.begin(entry))
+    unknown = code in MONGO and MONGO[code].may_be_applied
+    assert error.exit_code == (ExitCode.UNKNOWN if unknown else expected(code))
+
+
+REDIS_REPLIES = {
+    **{code: int(answer.error.exit_code) for code, answer in REDIS.items()},
+    "ERR unknown command 'EVALSHA', with args beginning with:": 6,
+    "ERR DB index is out of range": 2,
+    "ERR max number of clients reached": 6,
+    "ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -OOM command not allowed": 6,
+    "ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -READONLY replica": 3,
+    "ERR something that nobody has heard of": 6,
+    "ODD reply": 6,
+    "NOSCRIPT no such script": 6,
+}
+MOVING = {"MOVED": "MOVED 1 127.0.0.1:1", "ASK": "ASK 1 127.0.0.1:1"}
+
+
+@pytest.mark.parametrize("reply", REDIS_REPLIES)
+@pytest.mark.parametrize("command", ["TYPE", "EVAL"])
+def test_what_redis_refuses_has_the_exit_code_of_the_table_and_its_words(
+    environment: dict[str, str], reply: str, command: str
+) -> None:
+    sent = MOVING.get(reply, reply if " " in reply else f"{reply} said the server")
+    with answering(sent, to=frozenset({command})) as url:
+        settings = load(environment=environment | {"LEDGERCTL_REDIS_URL": url})
+        with Stores(settings) as stores:
+            error = failure(lambda: stores.queues.require_writable("trial", "a", "b"))
+    assert int(error.exit_code) == REDIS_REPLIES[reply]
+    assert sent.split()[-1] in error.message
