@@ -1,6 +1,7 @@
 """The table of the servers' error replies: each comes to its exit code, and none to a bug."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from pymongo.client_session import ClientSession
@@ -26,6 +27,14 @@ def failure(act: Callable[[], object]) -> LedgerctlError:
     with pytest.raises(LedgerctlError) as caught:
         act()
     return caught.value
+
+
+@contextmanager
+def opened(environment: dict[str, str]) -> Iterator[Callable[[], None]]:
+    """A write of a client of its own: after some of these replies a client trusts no server."""
+    with Stores(load(environment=environment)) as stores:
+        stores.mongo.now()
+        yield lambda: stores.operator_log.begin({"_id": "one"})
 
 
 def expected(code: int) -> ExitCode:
@@ -63,12 +72,12 @@ def test_a_transaction_that_mongodb_refuses_is_held_only_by_another_transaction(
 
 
 def test_a_write_that_mongodb_refuses_is_unknown_only_where_it_may_be_applied(
-    stores: Stores, client: Client
+    environment: dict[str, str], client: Client
 ) -> None:
     found, unknown = {}, {code for code, answer in MONGO.items() if answer.may_be_applied}
     for code in CODES:
-        with failing(client, "insert", errorCode=code):
-            found[code] = failure(lambda: stores.operator_log.begin({"_id": "one"})).exit_code
+        with failing(client, "insert", errorCode=code), opened(environment) as begin:
+            found[code] = failure(begin).exit_code
     assert found == {
         code: ExitCode.UNKNOWN if code in unknown else expected(code) for code in CODES
     }
