@@ -1,6 +1,5 @@
-"""The audit: what can be wrong between a job's flags, its rows and its messages, check by check."""
+"""Check that a job's flags, its rows and its messages agree: one function for each thing that can be wrong."""
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from ledgerctl.domain.jobs import (
     of_type,
     state,
 )
+from ledgerctl.domain.results import Remedy
 from ledgerctl.domain.rows import Row, RowType, row_id
 from ledgerctl.domain.times import format_time
 
@@ -26,8 +26,11 @@ STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
 JOB_TYPES = frozenset({*STEP_TYPES, RowType.CORRECTION})
 
 
+REPAIR, CORRECT, RECLAIM, SHOW = "ledger repair", "ledger correct", "job reclaim", "job show"
+
+
 class Code(StrEnum):
-    """What the audit can find. Source: contract, section 3, ledger."""
+    """Name everything that the audit can find. Source: contract, section 3, ledger."""
 
     MISSING_ROW = "missing_row"
     UNFLAGGED_ROW = "unflagged_row"
@@ -50,9 +53,9 @@ class Code(StrEnum):
     REFUNDED_BUT_SUCCEEDED = "refunded_but_succeeded"
 
 
-# A row can never be taken back, so these can only be made good: by a correction.
+# No row is ever changed or deleted, so only a correction row can make these good.
 MADE_GOOD = frozenset({Code.DUPLICATE_ROW, Code.WRONG_AMOUNT, Code.WRONG_SIGN})
-# Flags and rows tell different stories.
+# Flags and rows disagree.
 DISAGREEMENTS = MADE_GOOD | {
     Code.MISSING_ROW,
     Code.UNFLAGGED_ROW,
@@ -65,7 +68,7 @@ DISAGREEMENTS = MADE_GOOD | {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything the stores hold under one job id, or one row that names no job.
+    """Hold everything that the stores have under one job id, or one row that names no job.
 
     `jobs` are the documents of this id: none, one, or one for each type that holds it. `now` is
     the server's time after the last of it was read. `unmessaged` are the rows whose message is
@@ -81,10 +84,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """State one thing that is wrong.
 
-    `effect`: credits the account is off by, + too much, − too little. `settled`: a correction has
-    made it good; it is shown and alarms nobody.
+    `effect`: credits the account is off by, + too much, − too little. `settled`: a correction row
+    has made it good; it is shown and raises no alarm. `about`: the type of the row or flag, where
+    a job has more than one.
     """
 
     code: Code
@@ -94,13 +98,14 @@ class Finding:
     effect: int
     repairable: bool
     detail: str
+    remedy: Remedy | None = None
     settled: bool = False
-    about: str = ""  # the type of the row or flag, where there is more than one to choose from
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A case with one job at most, sorted for the checks.
+    """Sort a case with at most one job for the checks.
 
     `cost` is what was charged by the job's charge row; `assumed` is the same, else the job
     document's own cost, else what a refund row gives back: good enough to say how much is off.
@@ -115,27 +120,27 @@ class Facts:
 
     @property
     def state(self) -> State | None:
-        """The state that the flags spell; None without a job."""
+        """Return the state that the flags spell; None without a job."""
         return None if self.job is None else state(self.job)
 
     @property
     def plain_flags(self) -> bool:
-        """Whether the job's flags spell a state that a path leads to."""
+        """Tell if the flags spell a state that a path leads to."""
         return self.state in {State.CHARGED, State.REFUNDED, State.RECLAIMED}
 
     def right(self, row_type: str) -> int | None:
-        """The amount that a step row of this job must have; None where nothing tells it."""
+        """Return the amount that a step row of this job must have; None where nothing tells it."""
         if self.assumed is None:
             return None
         return self.assumed if row_type == RowType.REFUND else -self.assumed
 
-    def stands_right(self, row_type: RowType) -> bool:
-        """Whether the row of this type stands with the amount that the charge row pins."""
+    def is_right(self, row_type: RowType) -> bool:
+        """Tell if the row of this type exists with the amount that the charge row pins."""
         row = self.kept.get(row_type)
         return row is not None and self.cost is not None and row.amount == self.right(row_type)
 
     def account(self, row: Row | None = None) -> str | None:
-        """Whose it is: the row's own account, else the job's, else that of any row."""
+        """Return the owner: the row's own account, else the job's, else that of any row."""
         owners = [
             None if row is None else row.account,
             None if self.job is None else self.job.account,
@@ -152,8 +157,9 @@ class Facts:
         effect: int = 0,
         repairable: bool = False,
         about: str = "",
+        remedy: str = "",
     ) -> Finding:
-        """A finding about this job and these of its rows."""
+        """Make a finding about this job and these of its rows; `remedy` is the verb that heals it."""
         named = tuple(rows)
         return Finding(
             code=code,
@@ -163,25 +169,15 @@ class Facts:
             effect=effect,
             repairable=repairable,
             detail=detail,
+            remedy=Remedy(remedy, self.case.job_id) if remedy else None,
             about=about,
         )
 
-    def command(self, verb: str) -> str:
-        """A command about this job, ready to be pasted."""
-        job = shlex.quote(self.case.job_id or "")
-        match verb:
-            case "correct":
-                return f"`ledgerctl ledger correct {job} --reason TEXT`"
-            case "repair":
-                return f"`ledgerctl ledger repair --job {job}`"
-            case _:
-                return f"`ledgerctl job {verb} {job}`"
-
 
 def facts_of(case: Case, job: Job | None) -> Facts:
-    """The case as seen from one of its jobs, or from none.
+    """Sort a case as seen from one of its jobs, or from none.
 
-    Two jobs of one id text, under two types, have the rows of their own type each.
+    Where two jobs have the same id under two types, each has the rows of its own type.
     """
     rows = case.rows
     if job is not None and len(case.jobs) > 1:
@@ -204,7 +200,7 @@ def facts_of(case: Case, job: Job | None) -> Facts:
 
 
 def keep(rows: Sequence[Row], row_type: RowType, job: Job | None, right: int | None) -> Row | None:
-    """The one of several rows of a type that counts as the row: ours, else the right one, else the first."""
+    """Choose the row of a type that counts: ours, else the right one, else the first."""
     found = of_type(rows, row_type)
     if len(found) < 2:  # noqa: PLR2004  # one row needs no choosing
         return found[0] if found else None
@@ -213,12 +209,12 @@ def keep(rows: Sequence[Row], row_type: RowType, job: Job | None, right: int | N
 
 
 def words(row: Row) -> str:
-    """A row in words: its type, its amount and its id."""
+    """Describe a row: its type, its id and its amount."""
     return f"{row.type} row {row.id.text} ({shown(row.amount)})"
 
 
 def shown(amount: Amount) -> str:
-    """An amount with its sign, or what stands in its place."""
+    """Write an amount with its sign, or the stored value that is none."""
     return f"{amount:+d}" if isinstance(amount, int) else amount.shown
 
 
@@ -226,7 +222,7 @@ def shown(amount: Amount) -> str:
 
 
 def missing_row(facts: Facts) -> Iterator[Finding]:
-    """A flag is set and its row does not stand."""
+    """Find a flag that is set and whose row is missing."""
     job = facts.job
     if job is None or not facts.plain_flags:
         return
@@ -234,26 +230,26 @@ def missing_row(facts: Facts) -> Iterator[Finding]:
         if flag is not Flag.SET or row_type in facts.kept:
             continue
         amount = facts.right(row_type)
-        decision = (decide_refund if row_type == RowType.REFUND else decide_reclaim)(
-            job, facts.rows
-        )
+        decide = decide_refund if row_type == RowType.REFUND else decide_reclaim
+        decision = decide(job, facts.rows)
         repairable = isinstance(decision, Append)
         since = f" since {format_time(at)}" if at else ""
-        how = f"{facts.command('repair')} appends it"
-        if not isinstance(decision, Append):
-            how = f"{decision.detail}; {facts.command('correct')}"
+        of = "" if amount is None else f" of {amount:+d}"
+        why = (
+            "" if isinstance(decision, Append) else f"; no repair can append it: {decision.detail}"
+        )
         yield facts.finding(
             Code.MISSING_ROW,
-            f"{flag_name(row_type)} is set{since} and the {row_type} row"
-            f"{'' if amount is None else f' of {amount:+d}'} is missing: {how}",
+            f"{flag_name(row_type)} is set{since} and the {row_type} row{of} is missing{why}",
             effect=-(amount or 0),
             repairable=repairable,
             about=row_type,
+            remedy=REPAIR if repairable else CORRECT,
         )
 
 
 def unflagged_row(facts: Facts) -> Iterator[Finding]:
-    """A refund or reclaim row stands whose flag is clear."""
+    """Find a refund or reclaim row whose flag is clear."""
     job = facts.job
     if job is None or not facts.plain_flags:
         return
@@ -266,28 +262,28 @@ def unflagged_row(facts: Facts) -> Iterator[Finding]:
         return
     proven = all(proves(facts, RowType(row.type)) for row in rows)
     names = " and ".join(flag_name(row.type) for row in rows)
-    how = f"{facts.command('repair')} sets it" if proven else facts.command("correct")
     yield facts.finding(
         Code.UNFLAGGED_ROW,
-        f"{' and '.join(words(row) for row in rows)} stands and {names} is not set: {how}",
+        f"{' and '.join(words(row) for row in rows)} exists and {names} is not set",
         rows=rows,
         effect=sum(facts.right(row.type) or 0 for row in rows),
         repairable=proven,
+        remedy=REPAIR if proven else CORRECT,
     )
 
 
 def proves(facts: Facts, row_type: RowType) -> bool:
-    """Whether the rows prove that this step was taken: its row stands right, and what it follows."""
-    if not facts.stands_right(row_type):
+    """Tell if the rows prove that this step was taken: its row and the one before it are right."""
+    if not facts.is_right(row_type):
         return False
     if row_type == RowType.REFUND:
         return True
     refunded = facts.job is not None and facts.job.refunded is Flag.SET
-    return refunded or facts.stands_right(RowType.REFUND)
+    return refunded or facts.is_right(RowType.REFUND)
 
 
 def duplicate_row(facts: Facts) -> Iterator[Finding]:
-    """More than one row of a step that can be taken once."""
+    """Find more than one row of a step that can be taken once."""
     if facts.job is None:
         return
     for row_type in STEP_TYPES:
@@ -299,14 +295,15 @@ def duplicate_row(facts: Facts) -> Iterator[Finding]:
         yield facts.finding(
             Code.DUPLICATE_ROW,
             f"{len(rows)} {row_type} rows: besides {words(kept)} also"
-            f" {', '.join(words(row) for row in others)}: {facts.command('correct')}",
+            f" {', '.join(words(row) for row in others)}",
             rows=(kept, *others),
             effect=total(row.amount for row in others),
+            remedy=CORRECT,
         )
 
 
 def wrong_sign(facts: Facts) -> Iterator[Finding]:
-    """A row's sign contradicts its type: a charge adds, or a refund takes."""
+    """Find a row whose sign contradicts its type: a charge that adds, or a refund that takes."""
     if facts.job is None:
         return
     for row_type, row in facts.kept.items():
@@ -314,21 +311,21 @@ def wrong_sign(facts: Facts) -> Iterator[Finding]:
             right = facts.right(row_type) or 0
             yield facts.finding(
                 Code.WRONG_SIGN,
-                f"{words(row)} has the sign of its opposite, {right:+d} would be right:"
-                f" {facts.command('correct')}",
+                f"{words(row)} has the wrong sign; {right:+d} would be right",
                 rows=(row,),
                 effect=int_of(row.amount) - right,
+                remedy=CORRECT,
             )
 
 
 def has_wrong_sign(row: Row) -> bool:
-    """Whether a step row takes where it gives, or the other way round."""
+    """Tell if a step row takes where its type gives, or gives where its type takes."""
     amount = int_of(row.amount)
     return amount < 0 if row.type == RowType.REFUND else amount > 0
 
 
 def wrong_amount(facts: Facts) -> Iterator[Finding]:
-    """A refund or reclaim row is not the inverse of the charge row, or the same again."""
+    """Find a refund or reclaim row whose amount is not what was charged."""
     if facts.job is None:
         return
     for row_type in (RowType.REFUND, RowType.RECLAIM):
@@ -339,14 +336,15 @@ def wrong_amount(facts: Facts) -> Iterator[Finding]:
         if isinstance(row.amount, int) and not has_wrong_sign(row):
             yield facts.finding(
                 Code.WRONG_AMOUNT,
-                f"{words(row)} must be {right:+d}, as charged: {facts.command('correct')}",
+                f"{words(row)} must be {right:+d}, as charged",
                 rows=(row,),
                 effect=row.amount - right,
+                remedy=CORRECT,
             )
 
 
 def missing_charge(facts: Facts) -> Iterator[Finding]:
-    """A flag is set or a refund or reclaim row stands, and no charge row does."""
+    """Find a set flag, a refund row or a reclaim row of a job that has no charge row."""
     job = facts.job
     if job is None or RowType.CHARGE in facts.kept:
         return
@@ -355,88 +353,92 @@ def missing_charge(facts: Facts) -> Iterator[Finding]:
         yield facts.finding(
             Code.MISSING_CHARGE,
             "the job was refunded or reclaimed and has no charge row; no command writes a charge"
-            f" after the fact: look at it with {facts.command('show')}",
+            " after the fact",
             rows=followers,
             effect=facts.assumed or 0,
+            remedy=SHOW,
         )
 
 
 def corrupt_flags(facts: Facts) -> Iterator[Finding]:
-    """Reclaimed without ever having been refunded: no path leads there."""
+    """Find a job that is reclaimed without being refunded: no path leads there."""
     if facts.state is State.CORRUPT:
         proven = proves(facts, RowType.RECLAIM)
-        how = f"{facts.command('repair')} sets is_refunded" if proven else by_hand(facts)
         yield facts.finding(
             Code.CORRUPT_FLAGS,
-            f"is_reclaimed is set and is_refunded is not: {how}",
+            f"is_reclaimed is set and is_refunded is not{by_hand(proven)}",
             repairable=proven,
+            remedy=repair_or_show(proven),
         )
 
 
 def bad_flags(facts: Facts) -> Iterator[Finding]:
-    """A flag is neither true, false, null nor absent."""
+    """Find a flag that is neither true, false, null nor absent."""
     job = facts.job
     if job is None or facts.state is not State.BAD_FLAGS:
         return
     bad = [row_type for flag, _, row_type in flags_of(job) if flag is Flag.BAD]
     proven = all(proves(facts, row_type) for row_type in bad)
-    how = f"{facts.command('repair')} sets it" if proven else by_hand(facts)
     names = " and ".join(flag_name(row_type) for row_type in bad)
     yield facts.finding(
-        Code.BAD_FLAGS, f"{names} is neither true nor false: {how}", repairable=proven
+        Code.BAD_FLAGS,
+        f"{names} is neither true nor false{by_hand(proven)}",
+        repairable=proven,
+        remedy=repair_or_show(proven),
     )
 
 
-def by_hand(facts: Facts) -> str:
-    """What to do where no command may decide."""
-    return f"the rows do not prove what is true; look with {facts.command('show')}, then set it by hand"
+def by_hand(proven: bool) -> str:
+    """Say that a person must set a flag where no command may decide."""
+    return "" if proven else "; the rows do not prove what it must be, so set it by hand"
+
+
+def repair_or_show(proven: bool) -> str:
+    """Choose the verb: a repair where the rows prove the flag, else a look at the job."""
+    return REPAIR if proven else SHOW
 
 
 def flags_missing(facts: Facts) -> Iterator[Finding]:
-    """A flag is absent or null: it counts as false here, and other programs may never match it."""
+    """Find a flag that is absent or null: false here, and never matched by a filter for false."""
     job = facts.job
     if job is None or job.flags_present:
         return
     # False would invite another program to append a second row beside one that proves nothing.
     clear = [row_type for flag, _, row_type in flags_of(job) if flag is Flag.CLEAR]
     safe = all(one not in facts.kept or proves(facts, one) for one in clear)
-    how = f"{facts.command('repair')} sets it" if safe else by_hand(facts)
     yield facts.finding(
         Code.FLAGS_MISSING,
-        f"a flag is absent or null; a filter for false never finds such a job: {how}",
+        f"a flag is absent or null; a filter for false never finds such a job{by_hand(safe)}",
         repairable=safe,
+        remedy=repair_or_show(safe),
     )
 
 
 def flag_time(facts: Facts) -> Iterator[Finding]:
-    """A flag without its time, or a time without its flag."""
+    """Find a flag without its time, or a time without its flag."""
     if facts.job is None:
         return
     for flag, at, row_type in flags_of(facts.job):
-        name = flag_name(row_type)
         row = facts.kept.get(row_type)
         if flag is Flag.SET and at is None:
-            dated = row is not None and row.created_at is not None
-            how = f"{facts.command('repair')} takes it from the row" if dated else by_hand(facts)
-            yield facts.finding(
-                Code.FLAG_TIME,
-                f"{name} is set and its time is missing: {how}",
-                repairable=dated,
-                about=row_type,
-            )
-        if flag is Flag.CLEAR and at is not None:
-            proven = proves(facts, row_type)
-            how = f"{facts.command('repair')} sets it" if proven else by_hand(facts)
-            yield facts.finding(
-                Code.FLAG_TIME,
-                f"{name} is not set and has the time {format_time(at)}: {how}",
-                repairable=proven,
-                about=row_type,
-            )
+            known = row is not None and row.created_at is not None
+            said = "set and its time is missing"
+        elif flag is Flag.CLEAR and at is not None:
+            known = proves(facts, row_type)
+            said = f"not set and has the time {format_time(at)}"
+        else:
+            continue
+        yield facts.finding(
+            Code.FLAG_TIME,
+            f"{flag_name(row_type)} is {said}{by_hand(known)}",
+            repairable=known,
+            about=row_type,
+            remedy=repair_or_show(known),
+        )
 
 
 def flags_of(job: Job) -> tuple[tuple[Flag, datetime | None, RowType], ...]:
-    """The job's two flags, each with its time and the type of the row that it stands for."""
+    """List the job's two flags, each with its time and the type of its row."""
     return (
         (job.refunded, job.refunded_at, RowType.REFUND),
         (job.reclaimed, job.reclaimed_at, RowType.RECLAIM),
@@ -444,7 +446,7 @@ def flags_of(job: Job) -> tuple[tuple[Flag, datetime | None, RowType], ...]:
 
 
 def flag_name(row_type: str) -> str:
-    """The field of the flag that stands for a row of this type."""
+    """Name the flag that belongs to a row of this type."""
     return "is_refunded" if row_type == RowType.REFUND else "is_reclaimed"
 
 
@@ -452,45 +454,48 @@ def flag_name(row_type: str) -> str:
 
 
 def bad_cost(facts: Facts) -> Iterator[Finding]:
-    """The job's cost is not a whole number of credits, 0 or more."""
+    """Find a cost that is not a whole number of credits, 0 or more."""
     if facts.job is not None and not (isinstance(facts.job.cost, int) and facts.job.cost >= 0):
         cost = facts.job.cost
         yield facts.finding(
             Code.BAD_COST,
             f"the job's cost is {shown(cost).lstrip('+')}, not a whole number of credits; amounts"
-            f" come from the charge row, {facts.command('show')} shows it",
+            " come from the charge row",
+            remedy=SHOW,
         )
 
 
 def cost_mismatch(facts: Facts) -> Iterator[Finding]:
-    """The job's cost is not what its charge row took."""
+    """Find a cost that is not what the charge row took."""
     job, charge = facts.job, facts.kept.get(RowType.CHARGE)
     if job is None or charge is None or not isinstance(job.cost, int) or facts.cost is None:
         return
     if job.cost >= 0 and job.cost != facts.cost:
         yield facts.finding(
             Code.COST_MISMATCH,
-            f"the job's cost is {job.cost} and {facts.cost} was charged; refunds and reclaims go"
-            f" by the charge row, {facts.command('show')} shows both",
+            f"the job's cost is {job.cost} and {facts.cost} was charged; refunds and reclaims use"
+            " the charge row's amount",
             rows=(charge,),
+            remedy=SHOW,
         )
 
 
 def refunded_but_succeeded(facts: Facts) -> Iterator[Finding]:
-    """The job succeeded and its refund was never taken back: a reclaim candidate."""
+    """Find a job that succeeded and kept its refund: a reclaim candidate."""
     if facts.job is None or facts.state is not State.REFUNDED or facts.job.status != SUCCEEDED:
         return
     refund = facts.kept.get(RowType.REFUND)
     yield facts.finding(
         Code.REFUNDED_BUT_SUCCEEDED,
-        f"the job succeeded and was refunded: {facts.command('reclaim')} takes the refund back",
+        "the job succeeded and was refunded, and the refund was not taken back",
         rows=() if refund is None else (refund,),
         effect=facts.assumed or 0,
+        remedy=RECLAIM,
     )
 
 
 def mixed_id_types(facts: Facts) -> Iterator[Finding]:
-    """One id is stored under two types: a program that looks it up by one never finds the other."""
+    """Find an id stored under two types: a program that looks it up by one never finds the other."""
     case = facts.case
     kinds: dict[str, None] = dict.fromkeys(job.id.kind for job in case.jobs)
     kinds |= dict.fromkeys(row.job.kind for row in case.rows if row.job is not None)
@@ -501,9 +506,10 @@ def mixed_id_types(facts: Facts) -> Iterator[Finding]:
     ]
     yield facts.finding(
         Code.MIXED_ID_TYPES,
-        f"the id is stored as {' and as '.join(sorted(kinds))}: rows are found here whichever way,"
-        f" other programs may miss them; look with {facts.command('show')}",
+        f"the id is stored as {' and as '.join(sorted(kinds))}: ledgerctl finds the rows of both,"
+        " other programs may miss some",
         rows=odd,
+        remedy=SHOW,
     )
 
 
@@ -511,7 +517,7 @@ def mixed_id_types(facts: Facts) -> Iterator[Finding]:
 
 
 def orphan_row(facts: Facts) -> Iterator[Finding]:
-    """A row names a job that does not exist, or is of a job's step and names none."""
+    """Find a row of a job that does not exist, or a step's row that names no job."""
     if facts.job is not None:
         return
     for row in facts.rows:
@@ -522,74 +528,73 @@ def orphan_row(facts: Facts) -> Iterator[Finding]:
         )
         yield facts.finding(
             Code.ORPHAN_ROW,
-            f"{words(row)} {why}; it counts in the balance, and a grant or the job's document"
-            " makes it good",
+            f"{words(row)} {why}; it counts in the balance; a grant or the job's document settles it",
             rows=(row,),
             effect=int_of(row.amount),
         )
 
 
 def bad_amount(facts: Facts) -> Iterator[Finding]:
-    """A row's amount cannot be summed: it is left out of every balance."""
+    """Find a row whose amount cannot be summed: no balance contains it."""
     for row in facts.rows:
         if isinstance(row.amount, int):
             continue
         counts = facts.job is not None and facts.kept.get(row.type) is row
         right = (facts.right(row.type) or 0) if counts else 0
+        how, remedy = "", CORRECT
         if not right:
-            how = "a grant makes it good"
+            how, remedy = "; a grant makes up for it", ""
         elif row.type == RowType.CHARGE:
-            how = f"no command can tell what was charged; {facts.command('show')} shows the job"
-        else:
-            how = facts.command("correct")
+            how, remedy = "; no command can tell what was charged", SHOW
         yield facts.finding(
             Code.BAD_AMOUNT,
             f"the amount of {row.type} row {row.id.text} is {row.amount.shown}"
-            f" ({row.amount.why}); it counts as 0: {how}",
+            f" ({row.amount.why}); it counts as 0{how}",
             rows=(row,),
             effect=-right,
+            remedy=remedy,
         )
 
 
 def undated_row(facts: Facts) -> Iterator[Finding]:
-    """A row's created_at is not a date, so that no day and no window holds it."""
+    """Find a row whose created_at is not a date, so that no day and no window contains it."""
     for row in facts.rows:
         if row.created_at is None:
             yield facts.finding(
                 Code.UNDATED_ROW,
-                f"{words(row)} has no usable date; it counts in the balance, on no day; its writer"
-                " must be mended, the row stays as it is",
+                f"{words(row)} has no usable date; it counts in the balance and on no day; fix the"
+                " program that writes such rows, the row stays as it is",
                 rows=(row,),
             )
 
 
 def future_row(facts: Facts) -> Iterator[Finding]:
-    """A row is dated after now."""
+    """Find a row that is dated after now."""
     for row in facts.rows:
         if row.created_at is not None and row.created_at > facts.case.now + FUTURE_SLACK:
             yield facts.finding(
                 Code.FUTURE_ROW,
-                f"{words(row)} is dated {format_time(row.created_at)}, which is yet to come; its"
-                " writer's clock must be mended, the row stays as it is",
+                f"{words(row)} is dated {format_time(row.created_at)}, in the future; fix the clock"
+                " of its writer, the row stays as it is",
                 rows=(row,),
             )
 
 
 def missing_message(facts: Facts) -> Iterator[Finding]:
-    """A row that carries an operation id has no message in the outbox."""
+    """Find a row that carries an operation id and has no message in the outbox."""
     for row in facts.rows:
         if row.id.text in facts.case.unmessaged:
-            how = facts.command("repair") if facts.case.job_id else "`ledgerctl ledger repair`"
             yield facts.finding(
                 Code.MISSING_MESSAGE,
-                f"{words(row)} has no message in the outbox: {how} puts it there",
+                f"{words(row)} has no message in the outbox",
                 rows=(row,),
                 repairable=True,
+                remedy=REPAIR,
             )
 
 
 def int_of(amount: Amount) -> int:
-    """The amount as it counts in a balance."""
+    """Return the amount as it counts in a balance."""
     return amount if isinstance(amount, int) else 0
 
 
@@ -619,7 +624,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def audit(case: Case) -> list[Finding]:
-    """Everything that is wrong with this case, in the order of the checks."""
+    """Find everything that is wrong with this case, in the order of the checks."""
     found: list[Finding] = []
     for job in case.jobs or (None,):
         facts = facts_of(case, job)
@@ -628,7 +633,7 @@ def audit(case: Case) -> list[Finding]:
 
 
 def run_checks(facts: Facts) -> list[Finding]:
-    """What each check says, corrections not yet taken into account."""
+    """Run every check, corrections not yet taken into account."""
     return [finding for check in CHECKS for finding in check(facts)]
 
 
@@ -639,12 +644,12 @@ CORRECTABLE = DISAGREEMENTS - {Code.CORRUPT_FLAGS, Code.BAD_FLAGS}
 
 
 def can_be_corrected(finding: Finding) -> bool:
-    """Whether a correction is what makes this finding good, because a repair cannot."""
+    """Tell if only a correction row can make this finding good."""
     return finding.code in CORRECTABLE and not finding.repairable
 
 
 def corrected(facts: Facts, found: list[Finding]) -> list[Finding]:
-    """The findings with what the job's correction rows have made good taken out of their effects."""
+    """Take what the job's correction rows have made good out of the findings' effects."""
     corrections = [row for row in of_type(facts.rows, RowType.CORRECTION) if facts.job is not None]
     if not corrections:
         return netted(found)
@@ -658,16 +663,16 @@ def corrected(facts: Facts, found: list[Finding]) -> list[Finding]:
         return [*found[:at], replace(first, effect=first.effect + given), *found[at + 1 :]]
     over = facts.finding(
         Code.WRONG_AMOUNT,
-        f"with {', '.join(words(row) for row in corrections)} the job is {off:+d} off its right net:"
-        f" {facts.command('correct')}",
+        f"with {', '.join(words(row) for row in corrections)} the job is {off:+d} off its right net",
         rows=corrections,
         effect=off,
+        remedy=CORRECT,
     )
     return [*found, over]
 
 
 def netted(found: list[Finding]) -> list[Finding]:
-    """The same findings, without effects where rows without their flag net right all the same.
+    """Drop the effects where the rows net right although a flag is not set.
 
     Source: contract, section 3, ledger audit, `unflagged_row`.
     """
@@ -678,10 +683,10 @@ def netted(found: list[Finding]) -> list[Finding]:
 
 
 def made_good(finding: Finding) -> Finding:
-    """A finding whose effect a correction row has undone."""
+    """Mark a finding whose effect a correction row has undone."""
     settled = finding.code in MADE_GOOD or finding.code is Code.UNFLAGGED_ROW
-    detail = f"{finding.detail.split(': `ledgerctl')[0]}; a correction row makes it good"
-    return replace(finding, effect=0, settled=settled, detail=detail)
+    detail = f"{finding.detail}; a correction row makes up for it"
+    return replace(finding, effect=0, settled=settled, detail=detail, remedy=None)
 
 
 # what a whole job comes to
@@ -689,7 +694,7 @@ def made_good(finding: Finding) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the rows of one job come to: whole credits."""
+    """State what the rows of one job come to, in whole credits."""
 
     net: int  # of every row of the job
     expected: int | None  # by the charge row; None where nothing tells it
@@ -697,13 +702,13 @@ class Verdict:
 
     @property
     def consistent(self) -> bool:
-        """Whether flags and rows tell one story, and the rows net what they should."""
+        """Tell if flags and rows agree, and the rows net what they should."""
         return not any(one.code in DISAGREEMENTS and not one.settled for one in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """One job's whole page. `queues` is None where Redis could not be asked; `queues_why` says why."""
+    """Hold one job's page. `queues` is None where Redis could not be asked; `queues_why` says why."""
 
     job: Job
     rows: tuple[Row, ...]
@@ -713,7 +718,7 @@ class JobPage:
 
 
 def judge(case: Case) -> Verdict:
-    """What one job's rows come to, what they should, and what is wrong."""
+    """Compare what one job's rows come to with what they should, and find what is wrong."""
     job = case.jobs[0] if case.jobs else None
     facts = facts_of(case, job)
     return Verdict(
@@ -724,7 +729,7 @@ def judge(case: Case) -> Verdict:
 
 
 def right_net(facts: Facts) -> int | None:
-    """What the job's rows must come to by its state and its charge row."""
+    """Return what the job's rows must come to by its state and its charge row."""
     match facts.state:
         case State.REFUNDED:
             return 0
@@ -735,7 +740,7 @@ def right_net(facts: Facts) -> int | None:
 
 
 def unmessaged(rows: Iterable[Row], messages: set[str]) -> frozenset[str]:
-    """The rows that carry an operation id and have no message among these."""
+    """Return the rows that carry an operation id and have no message among these."""
     return frozenset(
         row.id.text for row in rows if row.operation_id is not None and row.id.text not in messages
     )

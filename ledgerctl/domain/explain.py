@@ -1,6 +1,5 @@
 """A balance told as a story: job by job in a customer's words, or by day and month when it is long."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,8 +38,6 @@ PLAIN_WORDS: Mapping[Code, str] = {
     Code.BAD_AMOUNT: "a row's amount cannot be summed",
     Code.REFUNDED_BUT_SUCCEEDED: "the job succeeded and its credits came back all the same",
 }
-COMMAND = re.compile(r"`(ledgerctl [^`]+)`")
-ENDING = re.compile(r":\s*`ledgerctl [^`]+`$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +47,6 @@ class Line:
     entry: Entry
     balance: int
     sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Oddity:
-    """One odd thing, said plainly; `effect` as in the audit. `command` heals it."""
-
-    code: Code
-    job_id: str | None
-    sentence: str
-    effect: int
-    command: str | None
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +60,7 @@ class JobStory:
     net: int  # of these rows
     expected: int | None  # of the whole job
     ending: str
-    oddities: tuple[Oddity, ...]
+    oddities: tuple[Finding, ...]
 
 
 @dataclass(slots=True)
@@ -235,7 +220,7 @@ class Story:
     book: Book
     jobs: tuple[JobStory, ...] = ()
     others: tuple[Line, ...] = ()  # rows that name no job
-    oddities: tuple[Oddity, ...] = ()
+    oddities: tuple[Finding, ...] = ()
     oddities_total: int = 0
     unusable: tuple[UnusableRow, ...] = ()
     undated_left_out: int = 0
@@ -279,7 +264,7 @@ def tell_job(job_id: str, lines: Sequence[Line], case: Case | None) -> JobStory:
         net=net,
         expected=verdict.expected,
         ending=told_ending(job, net, verdict, whole=len(lines) == len(case.rows)),
-        oddities=tuple(odd(one) for one in verdict.findings if is_told(one)),
+        oddities=tuple(filter(is_told, verdict.findings)),
     )
 
 
@@ -312,37 +297,16 @@ def is_told(finding: Finding) -> bool:
     return finding.code not in SILENT and not finding.settled
 
 
-def odd(finding: Finding) -> Oddity:
-    """A finding of the audit in plain words, with the command that heals it."""
-    command = COMMAND.search(finding.detail)
-    return Oddity(
-        code=finding.code,
-        job_id=finding.job_id,
-        sentence=plain(finding),
-        effect=finding.effect,
-        command=command[1] if command else None,
-        detail=finding.detail,
-    )
-
-
-def plain(finding: Finding) -> str:
-    """What is odd and what it costs, in one clause."""
+def oddity(finding: Finding) -> str:
+    """Say what is odd and what it costs, in one clause."""
+    said = PLAIN_WORDS.get(finding.code, finding.detail)
     if finding.code is Code.MISSING_ROW:
-        step = "reclaim" if "is_reclaimed" in finding.detail.split(" and the ")[0] else "refund"
-        said = f"the job is marked {step}ed but no {step} row exists"
-    else:
-        said = PLAIN_WORDS.get(finding.code) or without_commands(finding.detail)
+        said = f"the job is marked {finding.about}ed but no {finding.about} row exists"
     if not finding.effect:
         return said
     were = "is" if abs(finding.effect) == 1 else "are"
     off = f"{were} missing" if finding.effect < 0 else "too many"
     return f"{said}: {amount_words(finding.effect)} {off}"
-
-
-def without_commands(detail: str) -> str:
-    """What a finding says but for what an operator is to run: its first clause at least."""
-    first, *others = (ENDING.sub("", clause) for clause in detail.split("; "))
-    return "; ".join([first, *(one for one in others if not COMMAND.search(one))])
 
 
 # words

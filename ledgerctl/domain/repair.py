@@ -243,7 +243,7 @@ def nothing_to_correct(findings: Iterable[Finding]) -> NoCorrection:
     if sum(one.effect for one in findings if one.repairable and one.code in TO_REPAIR_FIRST):
         return NoCorrection(
             CorrectionOutcome.REPAIR_FIRST,
-            "a lost row or flag is what is wrong; `ledgerctl ledger repair` brings it back",
+            "a row or a flag is lost; repair the job first",
         )
     return NoCorrection(CorrectionOutcome.ALREADY_RIGHT, "the rows net what they should")
 

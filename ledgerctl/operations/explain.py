@@ -5,17 +5,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from ledgerctl.domain.audit import FUTURE_SLACK, Case, audit
+from ledgerctl.domain.audit import FUTURE_SLACK, Case, Finding, audit
 from ledgerctl.domain.balances import in_replay_order
 from ledgerctl.domain.explain import (
     ODDITIES_MAX,
     TOLD_ROWS_MAX,
     Book,
-    Oddity,
     Point,
     Story,
     is_told,
-    odd,
     tell_jobs,
 )
 from ledgerctl.domain.rows import Entry, Row, running
@@ -83,8 +81,8 @@ class Oddities:
     """What is odd about a long account: how much, and the first of it that moves credits."""
 
     total: int = 0
-    _moving: list[Oddity] = field(default_factory=list)
-    _still: list[Oddity] = field(default_factory=list)
+    _moving: list[Finding] = field(default_factory=list)
+    _still: list[Finding] = field(default_factory=list)
 
     def add(self, case: Case) -> None:
         """Take in what the audit's checks find in a case."""
@@ -92,9 +90,9 @@ class Oddities:
             self.total += 1
             kept = self._moving if finding.effect else self._still
             if len(kept) < ODDITIES_MAX:
-                kept.append(odd(finding))
+                kept.append(finding)
 
-    def found(self) -> list[Oddity]:
+    def found(self) -> list[Finding]:
         """Those that are singled out."""
         return [*self._moving, *self._still][:ODDITIES_MAX]
 

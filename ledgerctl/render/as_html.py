@@ -4,12 +4,20 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from ledgerctl.domain.explain import JobStory, Line, Oddity, Story, job_words, signed
+from ledgerctl.domain.audit import Finding
+from ledgerctl.domain.explain import JobStory, Line, Story, job_words, oddity, signed
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.chart import svg
-from ledgerctl.render.text import visible
-from ledgerctl.render.words import as_of, credits, figures, job_heading, period_words, remarks
+from ledgerctl.render.text import command_words, visible
+from ledgerctl.render.words import (
+    as_of,
+    credits,
+    figures,
+    job_heading,
+    period_words,
+    remarks,
+)
 
 _PERIOD_NAMES: Final = (
     "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
@@ -194,17 +202,17 @@ def oddity_section(story: Story) -> Iterator[str]:
     yield '<ul class="odds">'
     for one in story.oddities:
         job = f"{data(job_words(one.job_id))}: " if one.job_id is not None else ""
-        yield f'<li class="odd">{job}{oddity(one)}</li>'
+        yield f'<li class="odd">{job}{odd(one)}</li>'
     if story.oddities_total > len(story.oddities):
         more = story.oddities_total - len(story.oddities)
         yield f'<li class="odd">{more} more: see <code>ledgerctl ledger audit</code></li>'
     yield "</ul>"
 
 
-def oddity(one: Oddity) -> str:
-    """One odd thing."""
-    command = f"<br><code>{plain(one.command)}</code>" if one.command else ""
-    return f"{plain(one.sentence)}.{command}"
+def odd(one: Finding) -> str:
+    """One odd thing and the command that heals it."""
+    command = f"<br><code>{plain(command_words(one.remedy))}</code>" if one.remedy else ""
+    return f"{plain(oddity(one))}.{command}"
 
 
 def job_sections(story: Story) -> Iterator[str]:
@@ -229,7 +237,7 @@ def job_section(job: JobStory) -> Iterator[str]:
     )
     yield f"<p>{plain(job.ending)}</p>"
     for one in job.oddities:
-        yield f'<div class="odd">{oddity(one)}</div>'
+        yield f'<div class="odd">{odd(one)}</div>'
     yield from line_table(job.lines)
     yield "</article>"
 

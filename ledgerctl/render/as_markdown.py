@@ -4,9 +4,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ledgerctl.domain.explain import Line, Oddity, Story, job_words, signed
-from ledgerctl.render.text import visible
-from ledgerctl.render.words import as_of, credits, figures, job_heading, period_words, remarks
+from ledgerctl.domain.audit import Finding
+from ledgerctl.domain.explain import Line, Story, job_words, oddity, signed
+from ledgerctl.render.text import command_words, visible
+from ledgerctl.render.words import (
+    as_of,
+    credits,
+    figures,
+    job_heading,
+    period_words,
+    remarks,
+)
 
 # What Markdown, GitHub's included, acts upon: marks, links, emoji codes, and a line's first signs.
 _ACTIVE: Final = re.compile(
@@ -79,15 +87,15 @@ def oddity_lines(story: Story) -> Iterator[str]:
     yield ""
     for one in story.oddities:
         job = f"{escaped(job_words(one.job_id))}: " if one.job_id is not None else ""
-        yield f"- {job}{oddity(one)}"
+        yield f"- {job}{odd(one)}"
     if story.oddities_total > len(story.oddities):
         yield f"- {story.oddities_total - len(story.oddities)} more: see `ledgerctl ledger audit`"
     yield ""
 
 
-def oddity(one: Oddity) -> str:
-    """One odd thing in a line."""
-    return escaped(one.sentence) + (f"; {code(one.command)}" if one.command else "")
+def odd(one: Finding) -> str:
+    """One odd thing in a line, with the command that heals it."""
+    return escaped(oddity(one)) + (f"; {code(command_words(one.remedy))}" if one.remedy else "")
 
 
 def job_sections(story: Story) -> Iterator[str]:
@@ -99,7 +107,7 @@ def job_sections(story: Story) -> Iterator[str]:
         yield ""
         yield from line_table(job.lines)
         if job.oddities:
-            yield from (f"- {oddity(one)}" for one in job.oddities)
+            yield from (f"- {odd(one)}" for one in job.oddities)
             yield ""
     if story.others:
         yield "## Without a job"

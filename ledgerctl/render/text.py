@@ -1,6 +1,7 @@
 """Data as visible text: nothing from a record acts on the terminal, and nothing is lost."""
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from enum import Enum
 from types import NoneType
 from typing import Any, Final
 
+from ledgerctl.domain.results import Remedy
 from ledgerctl.render.exact import Encoder, number_text, seconds_of, time_text
 
 _HIDDEN_CATEGORIES: Final = {
@@ -37,6 +39,11 @@ _SHORT_ESCAPES: Final = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 _ESCAPE: Final = re.compile(
     r"\\(\\|[tnr]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})"
 )
+# A remedy whose command is more than its verb and the job.
+_COMMANDS: Final = {
+    "ledger repair": "ledger repair --job {job}",
+    "ledger correct": "ledger correct {job} --reason TEXT",
+}
 _JSON: Final = Encoder(ascii_only=False)
 
 
@@ -157,3 +164,11 @@ def _inherited(value: Any) -> str:
 def rows(count: int) -> str:
     """A number of rows in words."""
     return "1 row" if count == 1 else f"{count} rows"
+
+
+def command_words(remedy: Remedy) -> str:
+    """Write the command of a remedy, quoted for a shell."""
+    if remedy.job_id is None:
+        return f"ledgerctl {remedy.verb}"
+    form = _COMMANDS.get(remedy.verb, f"{remedy.verb} {{job}}")
+    return f"ledgerctl {form.format(job=shlex.quote(remedy.job_id))}"

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from ledgerctl.domain.explain import without_commands
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
 from tests.builders import NOON, make_claim, make_job, make_letter, make_row
@@ -93,20 +92,6 @@ def test_the_doctor_prints_times_as_all_else_does(invoke: Invoker, documents: An
     documents.ledger.insert_many([make_row(), make_row(_id="twin", created_at=NOON)])
     said = invoke("doctor", "-o", "json").stdout.decode()
     assert "created_at=2026-03-08T12:00:00.000Z" in said
-
-
-@pytest.mark.parametrize(
-    ("detail", "said"),
-    [
-        ("a and b: `ledgerctl ledger repair --job j`", "a and b"),
-        ("a; look with `ledgerctl job show j`, then set it by hand", "a"),
-        ("a; b by the row, `ledgerctl job show j` shows both", "a"),
-        ("a; b: `ledgerctl ledger correct j --reason TEXT`", "a; b"),
-        ("a; b", "a; b"),
-    ],
-)
-def test_a_customer_reads_whole_clauses_and_no_commands(detail: str, said: str) -> None:
-    assert without_commands(detail) == said
 
 
 def test_a_row_of_nothing_is_not_called_wrong(invoke: Invoker, documents: Any) -> None:

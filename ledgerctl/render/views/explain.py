@@ -3,14 +3,22 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ledgerctl.domain.explain import JobStory, Line, Oddity, Period, Story, job_words, signed
+from ledgerctl.domain.audit import Finding
+from ledgerctl.domain.explain import JobStory, Line, Period, Story, job_words, oddity, signed
 from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import markdown
 from ledgerctl.render.chart import blocks
 from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.text import command_words
 from ledgerctl.render.views.balance import REPLAY_COLUMNS, found_code, unusable_record
 from ledgerctl.render.views.job import amount_value
-from ledgerctl.render.words import figures, heading, job_heading, period_words, remarks
+from ledgerctl.render.words import (
+    figures,
+    heading,
+    job_heading,
+    period_words,
+    remarks,
+)
 
 COLUMNS = (*REPLAY_COLUMNS, Column("sentence"))
 PERIOD_COLUMNS = (
@@ -109,14 +117,14 @@ def job_record(job: JobStory) -> Record:
     }
 
 
-def oddity_record(one: Oddity) -> Record:
+def oddity_record(one: Finding) -> Record:
     """One odd thing."""
     return {
         "code": str(one.code),
         "job_id": one.job_id,
-        "sentence": one.sentence,
+        "sentence": oddity(one),
         "effect": one.effect,
-        "command": one.command,
+        "command": command_words(one.remedy) if one.remedy else None,
         "detail": one.detail,
     }
 
@@ -173,10 +181,15 @@ def text(story: Story) -> Iterator[str]:
             yield f"  {row.row_id} holds {row.amount}: {row.why}"
 
 
-def oddity_text(one: Oddity) -> str:
+def oddity_text(one: Finding) -> str:
     """An odd thing and what heals it, on one line."""
     job = f"{job_words(one.job_id)}: " if one.job_id is not None else ""
-    return f"{job}{one.sentence}" + (f"; `{one.command}`" if one.command else "")
+    return f"{job}{odd(one)}"
+
+
+def odd(one: Finding) -> str:
+    """An odd thing and the command that heals it."""
+    return oddity(one) + (f"; `{command_words(one.remedy)}`" if one.remedy else "")
 
 
 def job_lines(story: Story) -> Iterator[str]:
@@ -186,7 +199,7 @@ def job_lines(story: Story) -> Iterator[str]:
         yield f"{job_heading(job.job_id)}: {job.ending}"
         yield from line_lines(job.lines)
         for one in job.oddities:
-            yield f"  ! {one.sentence}" + (f"; `{one.command}`" if one.command else "")
+            yield f"  ! {odd(one)}"
     if story.others:
         yield ""
         yield "Without a job:"

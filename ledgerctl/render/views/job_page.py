@@ -4,6 +4,7 @@ from typing import Any
 
 from ledgerctl.domain.audit import Finding, JobPage
 from ledgerctl.render.report import Column, Kind, Record, Report, record
+from ledgerctl.render.text import command_words
 from ledgerctl.render.views.job import job_record, row_record
 
 COLUMNS = (
@@ -49,7 +50,8 @@ def job_document(page: JobPage) -> dict[str, Any]:
 
 
 def finding_record(finding: Finding) -> dict[str, Any]:
-    """One finding of the audit. Source: contract, section 3, ledger."""
+    """Show one finding of the audit with the command that heals it. Source: contract, section 3, ledger."""
+    command = command_words(finding.remedy) if finding.remedy else None
     return {
         "code": str(finding.code),
         "job_id": finding.job_id,
@@ -58,7 +60,8 @@ def finding_record(finding: Finding) -> dict[str, Any]:
         "effect": finding.effect,
         "repairable": finding.repairable,
         "settled": finding.settled,
-        "detail": finding.detail,
+        "detail": finding.detail if command is None else f"{finding.detail}: `{command}`",
+        "command": command,
     }
 
 

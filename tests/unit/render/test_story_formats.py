@@ -6,9 +6,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ledgerctl.domain.audit import Code
-from ledgerctl.domain.explain import Book, JobStory, Oddity, Point, Story
+from ledgerctl.domain.audit import Code, Finding
+from ledgerctl.domain.explain import Book, JobStory, Point, Story
 from ledgerctl.domain.jobs import State
+from ledgerctl.domain.results import Remedy
 from ledgerctl.domain.rows import Entry, running
 from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import code, escaped
@@ -31,7 +32,8 @@ def story_of(name: str) -> Story:
     for entry, balance in running(entries, 0):
         book.add(entry, balance)
     lines = book.lines()
-    odd = Oddity(Code.MISSING_ROW, name, f"odd {name}", -40, f"ledgerctl {name}", name)
+    remedy = Remedy("ledger repair", name)
+    odd = Finding(Code.FLAG_TIME, name, name, (), -40, True, f"odd {name}", remedy)
     job = JobStory(name, State.REFUNDED, None, tuple(lines[:1]), -40, 0, "Net -40.", (odd,))
     return Story(name, AT, ZONE, None, None, book, (job,), tuple(lines[1:]), (odd,), 1)
 
