@@ -9,7 +9,7 @@ import typer
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import Account, At, From, Limit, To, moment, required, window
 from ledgerctl.cli.session import Session, is_terminal, terminal_width
-from ledgerctl.domain.numbers import parse_whole
+from ledgerctl.domain.amounts import parse_whole
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 

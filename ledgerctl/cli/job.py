@@ -19,8 +19,8 @@ from ledgerctl.cli.options import (
     window,
 )
 from ledgerctl.cli.session import Session
+from ledgerctl.domain.amounts import parse_whole
 from ledgerctl.domain.jobs import State, Step
-from ledgerctl.domain.numbers import parse_whole
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 

@@ -188,7 +188,7 @@ def export(
               ledgerctl ledger export --account acct-7 --from 2026-03-01 --format csv
               ledgerctl ledger export --format hledger | hledger -f - balance
     """
-    from ledgerctl.operations.exports import export as read
+    from ledgerctl.operations.balances import export as read
     from ledgerctl.render.views.export import export as view
 
     chosen = session.words.output

@@ -8,8 +8,8 @@ import typer
 
 from ledgerctl.cli.id_file import read_ids
 from ledgerctl.cli.session import Session
+from ledgerctl.domain.amounts import INT64_MAX
 from ledgerctl.domain.ids import LENGTH_MAX
-from ledgerctl.domain.numbers import INT64_MAX
 from ledgerctl.domain.times import at_bound, time_range
 from ledgerctl.errors import UsageError
 

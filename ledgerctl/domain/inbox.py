@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.messages import KEY, TENANT, Message
 from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.domain.rows import KEY, TENANT, Message
 from ledgerctl.domain.times import shifted
 from ledgerctl.errors import UsageError
 

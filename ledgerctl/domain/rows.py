@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ledgerctl.domain.amounts import Amount
 from ledgerctl.domain.ids import Id
@@ -133,3 +133,19 @@ def running(entries: Iterable[Entry], opening: int) -> Iterator[tuple[Entry, int
         if isinstance(amount, int):
             balance += amount
         yield entry, balance
+
+
+KEY = "message_key"
+TENANT = "tenant_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the outbox; `key` is the value as stored, `id` what people read and type."""
+
+    id: Id
+    key: Any
+    tenant: Any = None
+    topic: str | None = None
+    payload: Any = None
+    created_at: datetime | None = None

@@ -16,8 +16,7 @@ from ledgerctl.operations.balances import require_account
 from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.stores.codec import to_id, to_job, to_row
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.plain import is_plain
-from ledgerctl.stores.sweep import Story, Sweep
+from ledgerctl.stores.sweep import Story, Sweep, is_plain
 
 CHUNK = 1_000  # stories looked at together
 SCOPED = 200  # jobs loaded together

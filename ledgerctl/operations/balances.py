@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 
 from ledgerctl.domain.balances import (
@@ -14,10 +15,10 @@ from ledgerctl.domain.balances import (
     UnusableRow,
     in_replay_order,
 )
-from ledgerctl.domain.rows import Entry, running
+from ledgerctl.domain.rows import Entry, LedgerRow, running
 from ledgerctl.errors import NotFound
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.documents import Document
 from ledgerctl.stores.ledger import window_filter
 
 
@@ -152,3 +153,33 @@ def replay(
     left_out = 0 if before is None else stores.account_rows.undated(account)
     rows = running(in_replay_order(entries), opening.balance)
     return Replay(account, opening.balance, rows, left_out, tuple(opening.unusable))
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The rows, read once; `leaves_out_undated` when a window has no place for some."""
+
+    rows: Iterator[LedgerRow]
+    leaves_out_undated: bool = False
+
+
+def export(
+    stores: Stores,
+    *,
+    account: str | None = None,
+    since: datetime | None = None,
+    before: datetime | None = None,
+) -> Export:
+    """The rows of one account or of all; `since` is inclusive, `before` exclusive.
+
+    Undated rows are part of an export without bounds, and of no other. Raises NotFound for an
+    account without row and job.
+    """
+    window = window_filter(since=since, before=before)
+    if account is not None:
+        require_account(stores, account)
+    left_out = False
+    if window:
+        rows = stores.account_rows
+        left_out = rows.any_undated() if account is None else rows.undated(account) > 0
+    return Export(stores.account_rows.exported(account, window), left_out)

@@ -31,8 +31,8 @@ from ledgerctl.domain.inbox import (
     attempts_after_take,
     judge,
 )
-from ledgerctl.domain.messages import KEY, Message
 from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.domain.rows import KEY, Message
 from ledgerctl.errors import (
     IndexMissing,
     LedgerctlError,

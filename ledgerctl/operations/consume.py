@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ledgerctl.domain.days import EARLIEST
 from ledgerctl.domain.inbox import TAKEABLE, Claim, Finish, Left, Standing, judge
-from ledgerctl.domain.messages import Message
+from ledgerctl.domain.rows import Message
 from ledgerctl.domain.times import shifted
 from ledgerctl.errors import LedgerctlError, UsageError
 from ledgerctl.operations.claims import Claims

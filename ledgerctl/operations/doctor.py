@@ -11,8 +11,7 @@ from ledgerctl.domain.doctor import Check, Finding, Status, worst_first
 from ledgerctl.errors import LedgerctlError, StoreUnavailable
 from ledgerctl.operations import doctor_mongo as mongo
 from ledgerctl.operations import doctor_queues as queues
-from ledgerctl.operations.doctor_files import permissions
-from ledgerctl.operations.doctor_look import CHECK_S, Look, Source
+from ledgerctl.operations.doctor_mongo import CHECK_S, Look, Source, permissions
 from ledgerctl.stores.connections import Stores
 
 BUDGET_S = 20.0  # for everything together; what has not been looked at by then is unknown

@@ -1,11 +1,14 @@
 """The doctor's look at MongoDB: promises, indexes, rights, flags and claims."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import islice
 from typing import Any
 
+from ledgerctl.config_file import permission_problem
 from ledgerctl.domain.doctor import (
     Finding,
     FlagCounts,
@@ -15,9 +18,9 @@ from ledgerctl.domain.doctor import (
     ok,
 )
 from ledgerctl.domain.inbox import GROUP, why_stuck
-from ledgerctl.domain.messages import KEY
+from ledgerctl.domain.rows import KEY
 from ledgerctl.errors import LedgerctlError, NotPermitted, StoreBusy, StoreUnavailable
-from ledgerctl.operations.doctor_look import Look
+from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import (
     INBOX_UNIQUE,
     INDEXES,
@@ -26,6 +29,25 @@ from ledgerctl.stores.indexes import (
     flaw,
     looks_like,
 )
+
+CHECK_S = 2.5  # how long one check may take
+
+
+class Source(StrEnum):
+    """What a check looks at."""
+
+    MONGO = "mongo"
+    REDIS = "redis"
+    FILES = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The stores, and this machine's clock."""
+
+    stores: Stores
+    clock: Callable[[], datetime]
+
 
 OLDEST_MAJOR = 6
 STUCK_AFTER = timedelta(minutes=5)
@@ -310,4 +332,20 @@ def inbox_stuck(look: Look) -> Finding:
         Status.FAIL,
         f"{number} claims are stuck, such as {first.message.text} of group {first.group}",
         "`ledgerctl inbox stuck`",
+    )
+
+
+def permissions(look: Look) -> Finding:
+    """Whether others may read a password in these files, or change what they say."""
+    sources = look.stores.settings.sources
+    if not sources:
+        return ok("no configuration file is in use")
+    problems = {path: why for path in sources if (why := permission_problem(path))}
+    if not problems:
+        return ok(f"private: {', '.join(str(path) for path in sources)}")
+    changeable = any("changed by others" in why for why in problems.values())
+    return Finding(
+        Status.FAIL if changeable else Status.WARN,
+        "; ".join(problems.values()),
+        f"`chmod 600 {' '.join(str(path) for path in problems)}`",
     )

@@ -12,7 +12,7 @@ from ledgerctl.domain.doctor import (
     ok,
 )
 from ledgerctl.errors import NotPermitted
-from ledgerctl.operations.doctor_look import CHECK_S, Look
+from ledgerctl.operations.doctor_mongo import CHECK_S, Look
 
 
 def reachable(look: Look) -> Finding:

@@ -27,11 +27,10 @@ from ledgerctl.domain.inbox import (
     problems_of,
     why_stuck,
 )
-from ledgerctl.domain.messages import KEY, TENANT
+from ledgerctl.domain.rows import KEY, TENANT
 from ledgerctl.errors import NotFound, Refused, UsageError
-from ledgerctl.stores.codec import to_amount, to_id
+from ledgerctl.stores.codec import Document, to_amount, to_id
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.documents import Document
 
 CHUNK = 1_000
 CONFLICTS_NAMED = 5

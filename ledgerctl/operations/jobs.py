@@ -13,7 +13,6 @@ from ledgerctl.errors import (
 )
 from ledgerctl.operations.cases import load, only_job
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.queue_counts import counts_of
 
 
 def show(stores: Stores, job_id: str, *, now: datetime, queues: bool = True) -> JobPage:
@@ -40,6 +39,6 @@ def where_to_look(rows: tuple[Row, ...]) -> str:
 def queue_counts(stores: Stores, job_id: str) -> tuple[dict[str, int] | None, str]:
     """Where the job is queued, or why nobody can say."""
     try:
-        return counts_of(stores.queues, job_id), ""
+        return stores.retry_lists.counts_of(job_id), ""
     except (NotPermitted, StoreBusy, StoreUnavailable, WrongKeyType) as error:
         return None, error.message

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 from ledgerctl.domain.days import EARLIEST, LATEST, day_bounds, day_of, window
 from ledgerctl.domain.summary import DaySpan, Difference, Drift, Shown
 from ledgerctl.operations.balances import require_account
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.daily_rows import Recorded
-from ledgerctl.stores.documents import Document
 from ledgerctl.stores.summaries import Rule
 
 DEFAULT_DAYS = 2

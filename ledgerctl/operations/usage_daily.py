@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from ledgerctl.domain.days import day_of
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.inbox import Claim, Finish, Left
-from ledgerctl.domain.messages import Message
+from ledgerctl.domain.rows import Message
 from ledgerctl.domain.times import parse_rfc3339
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.operations.claims import TROUBLE, Claims

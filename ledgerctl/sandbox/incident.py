@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 from ledgerctl.domain.days import day_bounds, day_of, window
 from ledgerctl.domain.rows import RowType
 from ledgerctl.operations.database import build_indexes
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.documents import Document
 
 CLAIMS: Final = 3_344
 MESSAGES_WITHOUT_TENANT: Final = 277  # notices of the service itself, which no group consumes

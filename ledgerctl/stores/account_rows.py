@@ -13,12 +13,18 @@ from pymongo.command_cursor import CommandCursor
 
 from ledgerctl.domain.balances import AccountSum, TypeSum
 from ledgerctl.domain.rows import ORDER, Entry, LedgerRow
-from ledgerctl.stores.codec import candidates, to_entry, to_id, to_ledger_row, to_text, to_time
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import (
+    Document,
+    candidates,
+    to_entry,
+    to_id,
+    to_ledger_row,
+    to_text,
+    to_time,
+)
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
 from ledgerctl.stores.mongo import Mongo
-from ledgerctl.stores.plain import is_plain
-from ledgerctl.stores.sweep import ROW_FIELDS, Story
+from ledgerctl.stores.sweep import ROW_FIELDS, Story, is_plain
 
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
 A_DATE: Document = {"$type": "date"}

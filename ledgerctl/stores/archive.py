@@ -9,7 +9,7 @@ from pymongo import errors as mongo_errors
 from ledgerctl.domain.dead import Pick
 from ledgerctl.domain.dead_results import Archived
 from ledgerctl.domain.payload import digest, sha256
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 

@@ -1,6 +1,7 @@
 """Documents in, our records out: ids, numbers, times and flags of every stored type."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
@@ -14,6 +15,9 @@ from ledgerctl.domain.ids import Id, IdKind
 from ledgerctl.domain.jobs import Flag, Job
 from ledgerctl.domain.rows import Entry, LedgerRow, NewRow, Row
 from ledgerctl.domain.times import format_time
+
+Document = dict[str, Any]
+
 
 DIGITS = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 
@@ -228,3 +232,32 @@ def to_shown(value: object) -> Any:
         number = value.to_decimal()
         return number if number.is_finite() else str(number)
     return str(value)
+
+
+def measuring(fields: Sequence[str]) -> list[Document]:
+    """The pipeline that counts documents, and those in which each field holds something."""
+    counted: Document = {
+        f"f{at}": {"$sum": {"$cond": [is_filled(name), 1, 0]}} for at, name in enumerate(fields)
+    }
+    return [{"$group": {"_id": None, "rows": {"$sum": 1}, **counted}}]
+
+
+def is_filled(name: str) -> Document:
+    """Whether a field is there and neither null nor the empty text."""
+    return {"$not": [{"$in": [{"$ifNull": [f"${name}", ""]}, [""]]}]}
+
+
+def measure(found: Iterable[Document], fields: Sequence[str]) -> tuple[int, dict[str, int]]:
+    """The counts of `measuring`; an empty collection has none."""
+    counts = next(iter(found), None) or {}
+    filled = {name: int(counts.get(f"f{at}", 0)) for at, name in enumerate(fields)}
+    return int(counts.get("rows", 0)), filled
+
+
+def without_collisions(projection: Mapping[str, int]) -> dict[str, int]:
+    """A projection without the parts of fields that it names whole, which MongoDB refuses."""
+    return {
+        name: keep
+        for name, keep in projection.items()
+        if not any(name.startswith(f"{other}.") for other in projection)
+    }

@@ -14,8 +14,7 @@ from pymongo.client_session import ClientSession
 from ledgerctl.domain.amounts import INT64_MAX, INT64_MIN
 from ledgerctl.domain.rows import RowType
 from ledgerctl.domain.summary import DaySpan
-from ledgerctl.stores.codec import candidates
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document, candidates
 
 COUNTED = [RowType.CHARGE.value, RowType.REFUND.value, RowType.RECLAIM.value]
 FIGURES = ("charged", "refunded", "reclaimed", "net", "jobs", "rows")

@@ -11,7 +11,7 @@ from pymongo.client_session import ClientSession
 from ledgerctl.domain.days import EARLIEST, LATEST
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DaySpan, RefusedRow
-from ledgerctl.stores.codec import candidates, optional_id, to_id
+from ledgerctl.stores.codec import Document, candidates, optional_id, to_id
 from ledgerctl.stores.daily import (
     COUNTED,
     INTEGERS,
@@ -23,7 +23,6 @@ from ledgerctl.stores.daily import (
     rows_of,
     values_of,
 )
-from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 # What the four bytes of an ObjectId can say.

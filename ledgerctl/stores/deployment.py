@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ledgerctl.domain.doctor import FlagCounts
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo
 
 BOOLEAN_OR_ABSENT = ["bool", "missing", "null"]

@@ -11,11 +11,19 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from ledgerctl.domain.inbox import GROUP, Claim, Standing, Status, short_error
-from ledgerctl.domain.messages import KEY, Message
 from ledgerctl.domain.retry import RetryPolicy
-from ledgerctl.stores.codec import candidates, to_amount, to_id, to_text, to_time
-from ledgerctl.stores.documents import Document
-from ledgerctl.stores.measuring import measure, measuring, without_collisions
+from ledgerctl.domain.rows import KEY, Message
+from ledgerctl.stores.codec import (
+    Document,
+    candidates,
+    measure,
+    measuring,
+    to_amount,
+    to_id,
+    to_text,
+    to_time,
+    without_collisions,
+)
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 ONE_REPLY = 1_000  # rows a reply, more than a batch of messages: no second round trip

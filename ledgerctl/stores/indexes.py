@@ -8,8 +8,7 @@ from typing import Any
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from ledgerctl.domain.times import format_time
-from ledgerctl.stores.codec import to_id, to_time
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document, to_id, to_time
 from ledgerctl.stores.mongo import Mongo
 
 STEP_TYPES = ("charge", "refund", "reclaim")

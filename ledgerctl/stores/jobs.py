@@ -12,8 +12,16 @@ from pymongo.operations import InsertOne, UpdateOne
 from ledgerctl.domain.ids import LENGTH_MAX, Id, IdKind
 from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
 from ledgerctl.domain.rows import Row, row_order
-from ledgerctl.stores.codec import candidates, from_id, to_flag, to_id, to_job, to_number, to_row
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import (
+    Document,
+    candidates,
+    from_id,
+    to_flag,
+    to_id,
+    to_job,
+    to_number,
+    to_row,
+)
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 if TYPE_CHECKING:

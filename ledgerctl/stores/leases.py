@@ -17,7 +17,7 @@ from ledgerctl.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo
 
 

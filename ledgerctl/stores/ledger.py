@@ -13,8 +13,7 @@ from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTim
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.rows import NewRow, Row, row_order, same_row
 from ledgerctl.errors import InvariantBroken
-from ledgerctl.stores.codec import candidates, from_row, to_id, to_row
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document, candidates, from_row, to_id, to_row
 from ledgerctl.stores.indexes import LEDGER_UNIQUE, STEP_TYPES, Indexes, flaw
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 from ledgerctl.stores.outbox import Outbox

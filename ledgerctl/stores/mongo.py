@@ -4,11 +4,11 @@ import re
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -18,6 +18,12 @@ from pymongo import errors as mongo_errors
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.database import Database
+from pymongo.monitoring import (
+    CommandFailedEvent,
+    CommandListener,
+    CommandStartedEvent,
+    CommandSucceededEvent,
+)
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
@@ -32,9 +38,63 @@ from ledgerctl.errors import (
     StoreUnavailable,
 )
 from ledgerctl.secrets import display, redact
-from ledgerctl.stores.changes import Changes
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.replies import IN_THE_WAY, RIGHTS, UNKNOWN, mongo_answer
+
+WRITES = frozenset({"insert", "update", "delete", "findAndModify", "createIndexes", "aggregate"})
+MERGING = frozenset({"$merge", "$out"})
+COMMIT = "commitTransaction"
+
+
+class Changes(CommandListener):
+    """Counts the writes that the server has confirmed and that changed something.
+
+    Inside a transaction nothing counts before its commit. Collections that only tell of changes or
+    keep runs apart (`besides`) do not count: the operator log, the leases, the archive.
+    """
+
+    def __init__(self, besides: Iterable[str]) -> None:
+        self.count = 0
+        self._besides = frozenset(besides)
+        self._sent: set[int] = set()
+
+    def started(self, event: CommandStartedEvent) -> None:
+        """Remember a write whose success will count."""
+        if event.command_name == COMMIT or (
+            event.command_name in WRITES and self._counts(event.command_name, event.command)
+        ):
+            self._sent.add(event.request_id)
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        """Count it if it has changed anything."""
+        if event.request_id in self._sent:
+            self._sent.discard(event.request_id)
+            self.count += has_changed(event.command_name, event.reply)
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        """Forget it."""
+        self._sent.discard(event.request_id)
+
+    def _counts(self, name: str, command: Mapping[str, Any]) -> bool:
+        if command.get(name) in self._besides or command.get("autocommit") is False:
+            return False
+        return name != "aggregate" or bool(MERGING & set((command["pipeline"] or [{}])[-1]))
+
+
+def has_changed(name: str, reply: Mapping[str, Any]) -> bool:
+    """What a server's reply says of its write; one that says nothing has changed something."""
+    match name:
+        case "update":
+            return bool(reply.get("nModified") or reply.get("upserted"))
+        case "insert" | "delete":
+            return bool(reply.get("n"))
+        case "findAndModify":
+            return bool((reply.get("lastErrorObject") or {}).get("n"))
+        case "createIndexes":
+            return reply.get("numIndexesBefore") != reply.get("numIndexesAfter")
+        case _:
+            return True
+
 
 T = TypeVar("T")
 

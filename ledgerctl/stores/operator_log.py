@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo
 
 

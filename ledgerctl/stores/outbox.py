@@ -8,11 +8,19 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError
 from pymongo.operations import UpdateOne
 
-from ledgerctl.domain.messages import KEY, TENANT, Message
-from ledgerctl.domain.rows import NewRow, Row
-from ledgerctl.stores.codec import candidates, from_id, to_id, to_number, to_text, to_time
-from ledgerctl.stores.documents import Document
-from ledgerctl.stores.measuring import measure, measuring, without_collisions
+from ledgerctl.domain.rows import KEY, TENANT, Message, NewRow, Row
+from ledgerctl.stores.codec import (
+    Document,
+    candidates,
+    from_id,
+    measure,
+    measuring,
+    to_id,
+    to_number,
+    to_text,
+    to_time,
+    without_collisions,
+)
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 TOPIC = "ledger.appended"

@@ -141,8 +141,8 @@ class Queues:
         with self.reading(f"count {key}"):
             return self.client.llen(key)
 
-    def keys_under(self, stem: str) -> list[str]:
-        """The names of the keys that start with `stem:`, sorted."""
+    def keys_under(self, stem: str, *, kind: str | None = None) -> list[str]:
+        """Return the names of the keys that start with `stem:`, sorted; of one type, or of all."""
         pattern = glob_escaped(stem) + ":*"
         found: set[bytes] = set()
         with self.reading(f"look for {stem}:*"):
@@ -150,7 +150,7 @@ class Queues:
             while True:
                 cursor, names = cast(
                     tuple[Any, list[bytes]],
-                    self.client.scan(cursor, match=pattern, count=SCAN_COUNT),
+                    self.client.scan(cursor, match=pattern, count=SCAN_COUNT, _type=kind),
                 )
                 found.update(names)
                 if not int(cursor):

@@ -5,6 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ledgerctl.domain.payload import Payload, read_payload
 from ledgerctl.errors import LedgerctlError, OutcomeUnknown
 from ledgerctl.stores.queues import Queues
 
@@ -112,6 +113,22 @@ class RetryLists:
             found: bytes = script(keys=[key], args=[start, count])
         return found.decode()
 
+    def counts_of(self, job_id: str) -> dict[str, int]:
+        """Count a job's entries on retry, processing and dead letters; take nothing.
+
+        Entries that move while this reads may be counted twice or not at all.
+        """
+        queues, keys = self._queues, self.keys
+        lists = {
+            "retry": [keys.retry],
+            "processing": queues.keys_under(keys.processing, kind="list"),
+            "dead_letter": [*queues.passed_keys(), keys.dead_letter],
+        }
+        return {
+            name: sum(carries(raw, job_id) for key in found for raw in queues.read_all(key))
+            for name, found in lists.items()
+        }
+
     def _run(self, name: str, keys: list[str], words: Sequence[bytes | str]) -> Any:
         with self._queues.writing(f"move entries of {keys[0]}"):
             answer = self._queues.client.register_script(source_of(name))(keys=keys, args=words)
@@ -130,6 +147,14 @@ class RetryLists:
                     if not left:
                         raise
             raise
+
+
+def carries(raw: bytes, job_id: str) -> bool:
+    """Return True when an entry carries this job id; one that cannot hold it is not parsed."""
+    if job_id.encode() not in raw and b"\\" not in raw:
+        return False
+    payload = read_payload(raw)
+    return isinstance(payload, Payload) and payload.job_id == job_id
 
 
 @cache

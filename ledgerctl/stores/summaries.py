@@ -14,7 +14,7 @@ from pymongo.read_concern import ReadConcern
 
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DayFigures, DaySpan, Difference, Figures
-from ledgerctl.stores.codec import optional_id, to_amount, to_id, to_text, to_time
+from ledgerctl.stores.codec import Document, optional_id, to_amount, to_id, to_text, to_time
 from ledgerctl.stores.daily import (
     FIGURES,
     Shape,
@@ -27,7 +27,6 @@ from ledgerctl.stores.daily import (
     overwrite_when,
     values_of,
 )
-from ledgerctl.stores.documents import Document
 from ledgerctl.stores.mongo import Mongo
 
 BEING_CREATED = 51183  # "cannot find index": the collection and its _id index are not there yet

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from ledgerctl.domain.messages import Message
+from ledgerctl.domain.rows import Message
 from ledgerctl.stores.connections import Stores
 
 FEED = "feed"  # deliveries, each message five times

@@ -8,7 +8,7 @@ from pymongo.collection import Collection
 
 from ledgerctl.config import load
 from ledgerctl.domain.inbox import Claim
-from ledgerctl.domain.messages import Message
+from ledgerctl.domain.rows import Message
 from ledgerctl.operations.claims import Claims
 from ledgerctl.operations.consume import Counts
 from ledgerctl.operations.usage_daily import GROUP, UsageDaily

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ledgerctl.domain.inbox import Claim, Finish, Left, Verdict
-from ledgerctl.domain.messages import Message
 from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.domain.rows import Message
 from ledgerctl.errors import Refused
 from ledgerctl.operations.claims import Claims, message_of
 from ledgerctl.operations.database import build_indexes

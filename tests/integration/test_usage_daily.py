@@ -8,8 +8,8 @@ import pytest
 from bson import Int64
 
 from ledgerctl.domain.inbox import Claim, Left
-from ledgerctl.domain.messages import Message
 from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.domain.rows import Message
 from ledgerctl.errors import JobHeld
 from ledgerctl.operations.claims import Claims
 from ledgerctl.operations.consume import Backlog, Counts, Until, consume

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from ledgerctl.domain.audit import FUTURE_SLACK, audit
 from ledgerctl.operations.audit import case_of
-from ledgerctl.stores.plain import is_plain
-from ledgerctl.stores.sweep import Story
+from ledgerctl.stores.sweep import Story, is_plain
 from tests.builders import NOON, make_job, make_row
 
 OID = ObjectId("65f0aa00bb11cc22dd33ee44")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from ledgerctl.domain.inbox import Claim, Finish, Left, Standing, Verdict
-from ledgerctl.domain.messages import Message
 from ledgerctl.domain.retry import RetryPolicy
+from ledgerctl.domain.rows import Message
 from ledgerctl.operations.claims import Claims, Handler
 from ledgerctl.stores.connections import Stores
 

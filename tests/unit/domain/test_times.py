@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ledgerctl.domain.numbers import parse_whole
+from ledgerctl.domain.amounts import parse_whole
 from ledgerctl.domain.times import (
     at_bound,
     check_order,
