@@ -196,6 +196,8 @@ class Session:
             err=sys.stderr,
             color=use_color(cast(Any, self.words.color), os.environ, is_terminal(sys.stderr)),
             width=terminal_width(),
+            now=self.clock(),
+            quiet=self.words.quiet,
         )
 
     def progress(self, text: str) -> None:
@@ -417,6 +419,8 @@ class Session:
             color=use_color(cast(Any, self.words.color), self.environment, is_terminal(out)),
             width=terminal_width(),
             header=not self.words.no_header,
+            now=self.clock(),
+            quiet=self.words.quiet,
         )
 
     def _remarks(self, report: "Report") -> Sequence[str]:

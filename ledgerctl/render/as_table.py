@@ -4,17 +4,17 @@ The layout is our own: rich's Table cuts ids or lets columns vanish when it runs
 takes 0.3 ms a row. Rich measures, folds and colours.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import cached_property
 from io import StringIO
 from itertools import zip_longest
 from typing import Any, Final
 
 from ledgerctl.render.output import Look, Output
 from ledgerctl.render.report import Column, Kind, Record, Report, Shape, settled
-from ledgerctl.render.text import cell_width, duration_text, value_text
+from ledgerctl.render.text import age_text, cell_width, duration_text, value_text
 
 Paint = Callable[[str], str]
 
@@ -23,12 +23,13 @@ _FOLDED_MIN: Final = 12  # a narrower column of words is no longer read
 _WORD_MAX: Final = 64  # shorter words may be ids and stay whole even in a folded text
 _RIGHT_ALIGNED: Final = {Kind.AMOUNT, Kind.COUNT, Kind.RATIO, Kind.DURATION}
 _RULE: Final = "─"
+_CUT: Final = "…"
 
 
 def write(report: Report, output: Output, look: Look) -> int:
-    """Write head, table or page, foot and sections; return the record count.
+    """Write head, table or page, foot, commands and sections; return the record count.
 
-    A table grows past the width rather than fold or cut anything but words.
+    No line is wider than the terminal, except one that holds a single wider id or command.
     """
     for line in report.head:
         output.prose(line)
@@ -38,6 +39,8 @@ def write(report: Report, output: Output, look: Look) -> int:
     for section in report.sections:
         output.write("\n")
         write(section, output, look)
+    for line in report.commands:
+        output.line(line)
     return count
 
 
@@ -48,8 +51,9 @@ def _write_body(report: Report, output: Output, look: Look) -> int:
         return 0
     records = list(report.records)
     if report.shape is Shape.RECORD:
+        page = _block if report.is_brief else _page
         for record in records:
-            _write_lines(_page(report.columns, record, output, look), output)
+            _write_lines(page(report.columns, record, output, look), output)
     elif records or not report.empty:
         columns = [column for column in report.columns if _has_a_place(column, records)]
         _write_table(columns, records, output, look)
@@ -59,51 +63,97 @@ def _write_body(report: Report, output: Output, look: Look) -> int:
 def _write_table(
     columns: Sequence[Column], records: Sequence[Record], output: Output, look: Look
 ) -> None:
-    grid = _grid(columns, records, output)
-    spare = [at for at, column in enumerate(columns) if column.spare]
-    left_out: list[str] = []
-    while spare and look.width is not None and _least_total(grid) > look.width:
-        left_out.insert(0, columns[spare[-1]].key)
-        grid = grid.without(spare.pop())
-    _write_lines(_table(grid, output, look), output)
+    strips = [_strip(column, records, output, look.now) for column in columns]
+    fitting = _fitting(strips, records, output, look)
+    if fitting is None:
+        for record in records:
+            _write_lines(_block(columns, record, output, look), output)
+        return
+    _write_lines(_table(fitting, output, look), output)
+    kept = {strip.column.key for strip in fitting}
+    left_out = [column.key for column in columns if column.key not in kept]
     if left_out:
-        output.prose(f"(no room for {', '.join(left_out)}: --fields or a wider terminal shows it)")
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """A table's columns, whether each may fold, and its visible cells, the headings first."""
-
-    columns: Sequence[Column]
-    folds: Sequence[bool]
-    rows: Sequence[Sequence[str]]
-
-    def without(self, at: int) -> "_Grid":
-        rest = slice(at + 1, None)
-        return _Grid(
-            [*self.columns[:at], *self.columns[rest]],
-            [*self.folds[:at], *self.folds[rest]],
-            [[*row[:at], *row[rest]] for row in self.rows],
+        output.notes.append(
+            f"no room for {', '.join(left_out)}: --fields or a wider terminal shows it"
         )
 
 
-def _grid(columns: Sequence[Column], records: Sequence[Record], output: Output) -> _Grid:
-    headings = [output.visible(column.heading) for column in columns]
-    rows = [
-        [output.visible(_cell(column, record.get(column.key))) for column in columns]
-        for record in records
-    ]
-    return _Grid(columns, [_folds(column, records) for column in columns], [headings, *rows])
+@dataclass(frozen=True)
+class _Strip:
+    """Hold one column of a table: its visible cells, the heading first."""
+
+    column: Column
+    cells: Sequence[str]
+    folds: bool
+
+    @cached_property
+    def need(self) -> int:
+        """Measure the widest cell."""
+        return max(map(cell_width, self.cells))
+
+    @cached_property
+    def least(self) -> int:
+        """Measure the narrowest width: words may fold, headings and all else stay whole."""
+        if not self.folds:
+            return self.need
+        return min(self.need, max(cell_width(self.cells[0]), _longest_word(self.cells)))
 
 
-def _cell(column: Column, value: Any) -> str:
+def _strip(
+    column: Column, records: Sequence[Record], output: Output, now: datetime | None, *,
+    short: bool = False,
+) -> _Strip:  # fmt: skip
+    cells = [output.visible(_cell(column, one.get(column.key), now, short)) for one in records]
+    return _Strip(column, [output.visible(column.heading), *cells], _folds(column, records))
+
+
+def _cell(column: Column, value: Any, now: datetime | None, short: bool = False) -> str:
     if column.kind is Kind.WORDS and isinstance(value, list | tuple):
         return ", ".join(map(cell_text, value))
+    if isinstance(value, datetime) and now is not None:
+        age = age_text(value, now)
+        return age if short else f"{cell_text(value)} {age}"
     return cell_text(value)
 
 
-def _least_total(grid: _Grid) -> int:
-    return _total(column_widths(grid.folds, grid.rows, 1))
+def _fitting(
+    strips: Sequence[_Strip], records: Sequence[Record], output: Output, look: Look
+) -> Sequence[_Strip] | None:
+    """Choose the columns that fit the terminal; None where no table does.
+
+    Spare columns go first, the last one first, instants after all others; before an instant goes
+    it is replaced by its age.
+    """
+    if len(strips) == 1:
+        return strips
+    for candidate in _candidates(strips, records, output, look.now):
+        if look.width is None or _total([strip.least for strip in candidate]) <= look.width:
+            return candidate
+    return None
+
+
+def _candidates(
+    strips: Sequence[_Strip], records: Sequence[Record], output: Output, now: datetime | None
+) -> Iterator[Sequence[_Strip]]:
+    yield strips
+    yield from _without_spare(strips, keep=Kind.TIME)
+    if now is not None:
+        strips = [
+            _strip(one.column, records, output, now, short=True)
+            if one.column.kind is Kind.TIME
+            else one
+            for one in strips
+        ]
+        yield strips
+    yield from _without_spare(strips)
+
+
+def _without_spare(
+    strips: Sequence[_Strip], keep: Kind | None = None
+) -> Iterator[Sequence[_Strip]]:
+    spare = [one for one in strips if one.column.spare and one.column.kind is not keep]
+    for count in range(1, len(spare) + 1):
+        yield [one for one in strips if one not in spare[-count:]]
 
 
 def _has_a_place(column: Column, records: Sequence[Record]) -> bool:
@@ -116,27 +166,27 @@ def _write_lines(lines: Iterator[str], output: Output) -> None:
 
 
 def cell_text(value: Any) -> str:
-    """A value as people read it; counts by name are words, not JSON."""
+    """Spell a value as people read it; counts by name are words, not JSON."""
     if isinstance(value, Mapping) and all(type(one) in {int, str} for one in value.values()):
         return ", ".join(f"{name} {one}" for name, one in value.items())
     return duration_text(value) if isinstance(value, timedelta) else value_text(value)
 
 
-def _table(grid: _Grid, output: Output, look: Look) -> Iterator[str]:
-    columns, folds = grid.columns, grid.folds
-    headings, *rows = grid.rows
-    widths = column_widths(folds, grid.rows, look.width)
-    right = [column.kind in _RIGHT_ALIGNED for column in columns]
-    owing = [column.kind is Kind.AMOUNT for column in columns]
+def _table(strips: Sequence[_Strip], output: Output, look: Look) -> Iterator[str]:
+    widths = _widths(strips, look.width)
+    right = [strip.column.kind in _RIGHT_ALIGNED for strip in strips]
+    owing = [strip.column.kind is Kind.AMOUNT for strip in strips]
     bold, red = _paint("bold", look), _paint("red", look)
-    yield _row(headings, widths, right, [bold] * len(columns))
+    headings, *rows = zip(*(strip.cells for strip in strips), strict=True)
+    yield _row(headings, widths, right, [bold] * len(strips))
     yield (_RULE if output.can_show(_RULE) else "-") * _total(widths)
+    cut = _CUT if output.can_show(_CUT) else "..."
     for row in rows:
         paints = [
             red if owes and cell.startswith("-") else str
             for owes, cell in zip(owing, row, strict=True)
         ]
-        for line in _fold_row(row, widths, folds):
+        for line in _fold_row(row, widths, strips, cut):
             yield _row(line, widths, right, paints)
 
 
@@ -152,18 +202,29 @@ def _padded(cell: str, width: int, right: bool, paint: Paint) -> str:
 
 
 def _fold_row(
-    row: Sequence[str], widths: Sequence[int], folds: Sequence[bool]
+    row: Sequence[str], widths: Sequence[int], strips: Sequence[_Strip], cut: str
 ) -> Iterator[Sequence[str]]:
-    """The lines of one row, its words folded to their columns."""
+    """Fold the words of one row to their columns, each to no more lines than its column takes."""
     cells = [
-        _folded(cell, width) if fold else [cell]
-        for cell, width, fold in zip(row, widths, folds, strict=True)
+        _first_lines(_folded(cell, width), strip.column.lines_max, width, cut)
+        if strip.folds
+        else [cell]
+        for cell, width, strip in zip(row, widths, strips, strict=True)
     ]
     return zip_longest(*cells, fillvalue="")
 
 
+def _first_lines(lines: list[str], lines_max: int | None, width: int, cut: str) -> list[str]:
+    if lines_max is None or len(lines) <= lines_max:
+        return lines
+    last = lines[lines_max - 1]
+    while cell_width(last + cut) > width:
+        last = last[:-1]
+    return [*lines[: lines_max - 1], last + cut]
+
+
 def _folds(column: Column, records: Sequence[Record]) -> bool:
-    """Whether the column holds nothing but words: a list may be one of ids."""
+    """Tell whether the column holds nothing but words: a list may be one of ids."""
     if column.kind is not Kind.TEXT:
         return column.kind is Kind.WORDS
     return all(_is_words(record.get(column.key)) for record in records)
@@ -175,22 +236,15 @@ def _is_words(value: Any) -> bool:
     return isinstance(value, str | None)
 
 
-def column_widths(
-    folds: Sequence[bool], rows: Sequence[Sequence[str]], available: int | None
-) -> list[int]:
-    """The cells each column gets: what it needs, except that words give way to fit the terminal.
+def _widths(strips: Sequence[_Strip], available: int | None) -> list[int]:
+    """Give each column what it needs, except that words give way to fit the terminal.
 
-    The widest columns that may fold give way first, down to their longest word; the others keep
-    their whole width. The first row holds the headings, which are kept whole too.
+    The widest columns that may fold give way first, down to their longest word.
     """
-    columns = list(zip(*rows, strict=True))
-    needed = [max(map(cell_width, cells)) for cells in columns]
+    needed = [strip.need for strip in strips]
     if available is None or _total(needed) <= available:
         return needed
-    least = [
-        min(need, max(cell_width(cells[0]), _longest_word(cells))) if fold else need
-        for fold, cells, need in zip(folds, columns, needed, strict=True)
-    ]
+    least = [strip.least for strip in strips]
     limit = max(available, 1)
     while limit > 1 and _total(_limited(needed, least, limit)) > available:
         limit -= 1
@@ -211,26 +265,94 @@ def _longest_word(texts: Sequence[str]) -> int:
 
 
 def _page(columns: Sequence[Column], record: Record, output: Output, look: Look) -> Iterator[str]:
-    """`key  value` lines, one below the other."""
+    """Lay out `key  value` lines, one below the other; a value too wide stands below its key."""
     keys = [output.visible(column.heading) for column in columns]
     key_width = max(map(cell_width, keys), default=0)
-    room = sys.maxsize if look.width is None else look.width - key_width - len(_GAP)
-    bold, red = _paint("bold", look), _paint("red", look)
+    bold = _paint("bold", look)
     for column, key in zip(columns, keys, strict=True):
-        lines = [output.visible(line) for line in _page_lines(record.get(column.key))]
-        if _folds(column, [record]):
-            lines = _folded(lines[0], max(room, _longest_word(lines)))
-        owes = column.kind is Kind.AMOUNT and lines[0].startswith("-")
+        paint = _value_paint(column, look)
+        lines, is_beside = _value_lines(column, record, output, look, key_width + len(_GAP))
+        if not is_beside:
+            yield bold(key)
+            yield from (f"{_GAP}{paint(line)}" for line in lines)
+            continue
         for number, line in enumerate(lines):
             label = _padded("" if number else key, key_width, False, str if number else bold)
-            yield f"{label}{_GAP}{red(line) if owes else line}"
+            yield f"{label}{_GAP}{paint(line)}"
 
 
-def _page_lines(value: Any) -> list[str]:
-    """The lines of one value on a page: a list of records has one for each."""
+def _block(columns: Sequence[Column], record: Record, output: Output, look: Look) -> Iterator[str]:
+    """Lay out one record on as few lines as hold it, `key value` pairs side by side."""
+    bold = _paint("bold", look)
+    line, used = "", 0
+    for column in columns:
+        key = output.visible(column.heading)
+        label_width = cell_width(key) + 1
+        lines, is_beside = _value_lines(column, record, output, look, len(_GAP) + label_width)
+        if lines == [""]:
+            continue
+        paint = _value_paint(column, look)
+        width = label_width + cell_width(lines[0])
+        fits = look.width is None or used + len(_GAP) + width <= look.width
+        if used and not (fits and is_beside and len(lines) == 1):
+            yield line
+            line, used = _GAP, len(_GAP)
+        elif used:
+            line, used = line + _GAP, used + len(_GAP)
+        first, *rest = lines if is_beside else ["", *lines]
+        line, used = f"{line}{bold(key)} {paint(first)}", used + width
+        indent = " " * (len(_GAP) + label_width if is_beside else 2 * len(_GAP))
+        for more in rest:
+            yield line
+            line, used = f"{indent}{paint(more)}", len(indent) + cell_width(more)
+    yield line
+
+
+def _value_paint(column: Column, look: Look) -> Paint:
+    if column.kind is not Kind.AMOUNT:
+        return str
+    red = _paint("red", look)
+    return lambda text: red(text) if text.startswith("-") else text
+
+
+def _value_lines(
+    column: Column, record: Record, output: Output, look: Look, indent: int
+) -> tuple[list[str], bool]:
+    """Spell a value on lines that fit beside its key, else below it; say which."""
+    value = record.get(column.key)
+    lines = [output.visible(line) for line in _page_lines(column, value, look.now)]
+    if look.width is None:
+        return lines, True
+    beside, below = (
+        [part for line in lines for part in _parts(column, value, line, output, room)]
+        for room in (look.width - indent, look.width - 2 * len(_GAP))
+    )
+    fits_beside = _widest(beside) <= look.width - indent
+    is_beside = fits_beside or _widest(below) > look.width - 2 * len(_GAP)
+    return (beside, True) if is_beside else (below, False)
+
+
+def _widest(lines: Sequence[str]) -> int:
+    return max(map(cell_width, lines))
+
+
+def _parts(column: Column, value: Any, line: str, output: Output, room: int) -> list[str]:
+    """Break one line of a value where it may be broken: a list at its items, words at blanks."""
+    if cell_width(line) <= room:
+        return [line]
+    if isinstance(value, list | tuple) and not any(isinstance(one, Mapping) for one in value):
+        *items, last = (output.visible(cell_text(one)) for one in value)
+        return [*(f"{one}," for one in items), last]
+    if column.kind not in {Kind.TEXT, Kind.WORDS}:
+        return [line]
+    return _folded(line, max(room, _longest_word([line])))
+
+
+def _page_lines(column: Column, value: Any, now: datetime | None) -> list[str]:
+    """Spell one value of a page: a list of records on a line for each."""
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         return [_members(item) for item in value]
-    return [_members(value)]
+    return [_members(value)] if isinstance(value, Mapping) else [_cell(column, value, now)]
 
 
 def _members(value: Any) -> str:
@@ -240,7 +362,7 @@ def _members(value: Any) -> str:
 
 
 def _folded(text: str, room: int) -> list[str]:
-    """The lines of a text, broken at its words, and inside a word that is wider than the room."""
+    """Break a text at its words, and inside a word that is wider than the room."""
     if cell_width(text) <= room:
         return [text]
     from rich.console import Console
@@ -252,7 +374,7 @@ def _folded(text: str, room: int) -> list[str]:
 
 
 def _paint(style: str, look: Look) -> Paint:
-    """What puts a text into that style; rich is told the colours, so it asks no environment."""
+    """Return what puts a text into that style; rich is told the colours and asks no environment."""
     if not look.color:
         return str
     from rich.color import ColorSystem

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from importlib import import_module
 from typing import Final, TextIO
 
@@ -40,12 +41,15 @@ def emit(
     color: bool = False,
     width: int | None = None,
     header: bool = True,
+    now: datetime | None = None,
+    quiet: bool = False,
 ) -> int:
     """Write the whole report to `out`, its notes to `err`; return the report's exit code.
 
     Nothing is written before the first few hundred records have arrived, so a store that is down
-    leaves `out` empty. `width` counts cells and matters to tables alone; None is unlimited. Colour
-    is the caller's decision (see `use_color`). `header` matters to plain and csv.
+    leaves `out` empty. `width` counts cells and matters to tables alone; None is unlimited. With
+    `now` a table shows ages beside its times. Colour is the caller's decision (see `use_color`).
+    `header` matters to plain and csv.
 
     Raises UsageError for a format or a field that does not exist, OutputFailed when `out` takes no
     more, BrokenPipeError when its reader is gone. An encoding that lacks a character never raises.
@@ -56,10 +60,11 @@ def emit(
     else:
         report = select_fields(report, fields, whole_document=format == "json")
     output = Output(out, room=_room(out, width))
-    count = write(report, output, Look(color, width, header))
+    count = write(report, output, Look(color, width, header, now))
     output.finish()
     if format != "json":
-        _remark(report, err, width, nothing_shown=format == "table" and count == 0)
+        layout = () if quiet else output.notes
+        _remark(report, err, width, layout, nothing_shown=format == "table" and count == 0)
     return settled(report.exit_code)
 
 
@@ -71,12 +76,14 @@ def _room(stream: TextIO, width: int | None) -> int | None:
         return None
 
 
-def _remark(report: Report, err: TextIO, width: int | None, *, nothing_shown: bool) -> None:
+def _remark(
+    report: Report, err: TextIO, width: int | None, layout: Sequence[str], *, nothing_shown: bool
+) -> None:
     """Notes to stderr; that nobody can take them does not spoil the result."""
     remarks = Output(err, room=_room(err, width))
     if nothing_shown and report.text is None and report.empty:
         remarks.prose(report.empty)
-    for note in settled(report.notes):
+    for note in (*layout, *settled(report.notes)):
         remarks.prose(note)
     with suppress(OSError, ValueError, LookupError):
         remarks.finish()

@@ -28,7 +28,10 @@ def select_fields(report: Report, fields: Sequence[str], *, whole_document: bool
     _check(fields, [*columns, *(key for key in first if key not in columns)])
     return replace(
         report,
-        columns=[replace(columns.get(field, Column(field)), when_filled=False) for field in fields],
+        columns=[
+            replace(columns.get(field, Column(field)), when_filled=False, spare=False)
+            for field in fields
+        ],
         records=(_part(record, fields) for record in report.records),
         document=_cut_items(report, fields),
     )

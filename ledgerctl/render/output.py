@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Final, TextIO
 
@@ -16,11 +17,12 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True)
 class Look:
-    """How the result may look: in colour, in so many cells a line (None: any), under a header."""
+    """Say how the result may look: colour, cells of a line (None: any), header, what ages count from."""
 
     color: bool
     width: int | None
     header: bool = True
+    now: datetime | None = None
 
 
 class Output:
@@ -36,6 +38,7 @@ class Output:
         self._room = room
         self._held: list[str] = []
         self._held_characters = 0
+        self.notes: list[str] = []  # what a format says about its own layout
         self.encoding = _encoding(stream)
         self.is_unicode = self.encoding.startswith("utf")
         self.visible: Callable[[str], str] = visible if self.is_unicode else self._visible

@@ -53,7 +53,8 @@ class Column:
     heading; plain and csv are headed by the key. To fit a terminal, a table leaves out a column
     with `in_table=False` unless `--fields` asks for it, and one with `when_filled=True` that no
     record fills. Where the rest is still too wide, it leaves out those with `spare=True`, the last
-    one first, and says so.
+    one first, and says so; where that does not help, each record is a block of lines. A cell of
+    words folds to at most `lines_max` lines.
     """
 
     key: str
@@ -63,10 +64,11 @@ class Column:
     in_table: bool = True
     when_filled: bool = False
     spare: bool = False
+    lines_max: int | None = None
 
     @property
     def heading(self) -> str:
-        """The title, by default the key in words."""
+        """Return the title, by default the key in words."""
         return self.title or self.key.replace("_", " ")
 
 
@@ -82,9 +84,10 @@ class Report:
     the one record of a RECORD.
 
     `text` replaces the body of table and plain; with `is_prose` a terminal gets it folded at words.
-    `head` and `foot` stand around a table, `sections` are further tables below it, and
-    `empty` is what a table's reader is told on stderr when there are no records. `notes` go to
-    stderr, in json into the document.
+    `head` and `foot` stand around a table, `sections` are further tables below it, `commands` are
+    lines to copy, printed whole below all of them, and `empty` is what a table's reader reads on
+    stderr when there are no records. A RECORD that `is_brief` takes as few lines as hold it.
+    `notes` go to stderr, in json into the document.
     """
 
     columns: Sequence[Column]
@@ -100,6 +103,8 @@ class Report:
     empty: str = ""
     sections: Sequence["Report"] = ()
     is_prose: bool = False
+    is_brief: bool = False
+    commands: Sequence[str] = ()
 
 
 def settled(answer: Answer | Callable[[], Answer]) -> Answer:

@@ -105,6 +105,13 @@ def duration_text(duration: timedelta) -> str:
     return " ".join(f"{count}{unit}" for count, unit in units[first : first + 2] if count)
 
 
+def age_text(at: datetime, now: datetime) -> str:
+    """Say how long ago an instant was, in its largest unit: `5h ago`; `in 5h` for a later one."""
+    later = at > now
+    text = duration_text(timedelta(seconds=abs(now - at) // timedelta(seconds=1))).partition(" ")[0]
+    return f"in {text}" if later else f"{text} ago"
+
+
 def _joined(values: Sequence[Any]) -> str:
     if any(isinstance(value, Mapping) for value in values):
         return _JSON.encode(values)

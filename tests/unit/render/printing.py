@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from ledgerctl.render.emit import emit
 from ledgerctl.render.report import Report
@@ -28,6 +29,8 @@ def printed(
     width: int | None = None,
     encoding: str = "utf-8",
     header: bool = True,
+    now: datetime | None = None,
+    quiet: bool = False,
 ) -> Printed:
     """Emit the report; decode strictly, so that a byte out of place fails the test."""
     out, err = stream(encoding), stream(encoding)
@@ -40,6 +43,8 @@ def printed(
         color=color,
         width=width,
         header=header,
+        now=now,
+        quiet=quiet,
     )
     texts = [_bytes(written).decode(encoding) for written in (out, err)]
     return Printed(out=texts[0], err=texts[1], exit_code=exit_code)

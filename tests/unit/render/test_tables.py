@@ -35,7 +35,7 @@ def test_an_output_without_box_characters_gets_dashes() -> None:
 
 
 def test_words_fold_and_everything_else_stays_whole_on_a_narrow_terminal() -> None:
-    assert printed(listing(ITEMS[:1], columns=COLUMNS), "table", width=60).out == (
+    assert printed(listing(ITEMS[:1], columns=COLUMNS), "table", width=66).out == (
         "job                                   amount  error         waited\n"
         "──────────────────────────────────────────────────────────────────\n"
         f"{JOB}     -40  upstream\n"
@@ -50,10 +50,12 @@ def test_an_id_inside_a_sentence_is_not_broken() -> None:
     assert printed(report, "table", width=40).out.count(JOB) == 2
 
 
-def test_a_list_of_ids_is_not_folded() -> None:
-    item: Record = {"row_ids": [JOB, f"{JOB}:charge", "x y z"]}
-    report = listing([item], columns=[Column("row_ids")])
-    assert f"{JOB},{JOB}:charge,x y z" in printed(report, "table", width=40).out
+def test_a_list_of_ids_is_broken_between_ids_alone() -> None:
+    ids = [JOB, f"{JOB}:charge", "x y z"]
+    out = printed(record({"row_ids": ids}), "table", width=60).out
+    assert out == f"row ids  {JOB},\n         {JOB}:charge,\n         x y z\n"
+    report = listing([{"row_ids": ids}], columns=[Column("row_ids")])
+    assert ",".join(ids) in printed(report, "table", width=40).out
 
 
 def test_colour_marks_headings_and_debts_and_nothing_else() -> None:
@@ -90,15 +92,20 @@ def test_a_page_aligns_its_values_and_folds_words_under_themselves() -> None:
         "rows": [{"type": "charge", "amount": -40}, {"type": "refund", "amount": 40}],
         "refunded_at": None,
     }
-    assert printed(record(document), "table", width=44).out == (
+    assert printed(record(document), "table", width=49).out == (
         "job id       0198f4c2-7d1e-7c3a-9b1d-2f6f0a9c1e11\n"
-        "last error   upstream timed out after 30 s\n"
-        "             and nobody knows\n"
+        "last error   upstream timed out after 30 s and\n"
+        "             nobody knows\n"
         "queues       retry 1  processing 0\n"
         "rows         type charge  amount -40\n"
         "             type refund  amount 40\n"
         "refunded at\n"
     )
+
+
+def test_an_id_that_does_not_fit_beside_its_key_stands_below_it() -> None:
+    out = printed(record({"operation_id": JOB, "n": 1}), "table", width=44).out
+    assert out == f"operation id\n  {JOB}\nn             1\n"
 
 
 def test_sections_follow_with_their_own_heads() -> None:
