@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.session import Session, Words
 from ledgerctl.cli.usage import TYPER_TROUBLE
-from ledgerctl.errors import LedgerctlError
+from ledgerctl.errors import LedgerctlError, NotFound
 from ledgerctl.render.report import Report
 
 
@@ -131,9 +131,11 @@ def run_command(
         if session.words.effect in {Effect.CHANGE, Effect.BULK}:
             session.permit()
         return session.emit(function(session, **words))
-    except (LedgerctlError, BrokenPipeError, TYPER_TROUBLE, typer.Exit):
+    except (LedgerctlError, BrokenPipeError, TYPER_TROUBLE, typer.Exit) as error:
         if session.stop.ended is not None:  # whatever a driver made of it
             raise session.stop.ended from None
+        if isinstance(error, NotFound):
+            error.message = session.located(error.message)
         raise
     except Exception as error:  # noqa: BLE001  # only here it is known what must not be printed
         raise session.stop.ended or session.bug(error) from None

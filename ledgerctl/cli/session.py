@@ -409,6 +409,7 @@ class Session:
             replace(
                 report,
                 records=self._clearing(report.records),
+                empty=self.located(report.empty),
                 notes=lambda: [*self.notes, *self._remarks(report)],
             ),
             format=self.format,
@@ -422,6 +423,12 @@ class Session:
             now=self.clock(),
             quiet=self.words.quiet,
         )
+
+    def located(self, text: str) -> str:
+        """Name the database in what an empty answer says; queue commands name their lists."""
+        if not text or self.words.command.split()[0] in {"queue", "dead"}:
+            return text
+        return f"{text.removesuffix('.')} in database {self.settings.database!r}"
 
     def _remarks(self, report: "Report") -> Sequence[str]:
         """What the result says beside itself; with --quiet only where something is amiss."""

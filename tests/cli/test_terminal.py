@@ -60,3 +60,34 @@ def test_a_command_ends_at_once_after_its_last_word(told: dict[str, str]) -> Non
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("acct-1,0,2\n")
+
+
+def test_an_empty_answer_names_the_database(environment: dict[str, str]) -> None:
+    database = environment["LEDGERCTL_DATABASE"]
+    assert f"No jobs in database {database!r}" in seen(environment, "job", "list")
+    lines = " ".join(seen(environment, "balance", "show", "acct-x"))
+    assert f"account 'acct-x' has no row and no job in database {database!r}" in lines
+
+
+UUID_JOB = "0198f4c2-7d1e-7c3a-9b1d-2f6f0a9c1e11"
+LONG_ACCOUNT = "acct-of-25-characters-abc"
+
+
+@pytest.mark.parametrize("words", [
+    ["job", "list"], ["job", "show", UUID_JOB], ["balance", "replay", LONG_ACCOUNT],
+    ["dead", "list"], ["dead", "stats"], ["dead", "show", UUID_JOB], ["log", "list"],
+    ["queue", "list", "dead-letter"], ["job", "refund", UUID_JOB, "--dry-run"],
+])  # fmt: skip
+def test_no_line_is_wider_than_the_terminal_with_uuid_jobs(
+    environment: dict[str, str], run: Runner, words: list[str]
+) -> None:
+    for job in (UUID_JOB, UUID_JOB[:-1] + "2"):
+        assert run("job", "charge", job, "--account", LONG_ACCOUNT, "--cost", "40").code == 0
+        assert run("job", "refund", job, "--reason", "upstream timed out").code == 0
+        assert (
+            run("queue", "push", job, "--error", "timed out after 30 s", "--attempts", "9").code
+            == 0
+        )
+    lines = seen(environment, *words, "--color", "never")
+    assert max(map(len, lines)) <= 80
+    assert any(UUID_JOB in line for line in lines) or words[0] == "log" or "stats" in words

@@ -14,7 +14,7 @@ FINDING_COLUMNS = (
     Column("job_id", kind=Kind.ID),
     Column("account_id", kind=Kind.ID),
     Column("effect", kind=Kind.AMOUNT),
-    Column("repairable", kind=Kind.FLAG),
+    Column("repairable", kind=Kind.FLAG, spare=True),
     Column("settled", kind=Kind.FLAG, shown=False),
     Column("row_ids", kind=Kind.ID, shown=False),
     Column("detail"),

@@ -30,7 +30,7 @@ SHOW_COLUMNS = (
     Column("last_row_at", kind=Kind.TIME),
 )
 REPLAY_COLUMNS = (
-    Column("row_id", kind=Kind.ID),
+    Column("row_id", kind=Kind.ID, spare=True),
     Column("created_at", kind=Kind.TIME),
     Column("job_id", kind=Kind.ID),
     Column("type"),

@@ -16,7 +16,7 @@ RESULT_COLUMNS = (
     Column("outcome"),
     Column("state", in_table=False),
     Column("amount", kind=Kind.AMOUNT),
-    Column("row_id", kind=Kind.ID),
+    Column("row_id", kind=Kind.ID, spare=True),
     Column("at", kind=Kind.TIME),
     Column("detail", when_filled=True),
 )
@@ -24,7 +24,7 @@ JOB_COLUMNS = (
     Column("job_id", kind=Kind.ID),
     Column("account_id", kind=Kind.ID),
     Column("cost", kind=Kind.AMOUNT),
-    Column("status"),
+    Column("status", spare=True),
     Column("state"),
     Column("refunded_at", kind=Kind.TIME, in_table=False),
     Column("reclaimed_at", kind=Kind.TIME, in_table=False),

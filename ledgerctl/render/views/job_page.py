@@ -25,7 +25,7 @@ COLUMNS = (
     Column("queues"),
 )
 ROW_COLUMNS = (
-    Column("row_id", kind=Kind.ID),
+    Column("row_id", kind=Kind.ID, spare=True),
     Column("created_at", kind=Kind.TIME),
     Column("type"),
     Column("amount", kind=Kind.AMOUNT),

@@ -8,7 +8,7 @@ from ledgerctl.render.report import Column, Kind, Report, listing, record
 COLUMNS = (
     Column("operation_id", kind=Kind.ID),
     Column("at", kind=Kind.TIME, in_table=False),  # the id begins with it
-    Column("operator", kind=Kind.ID),
+    Column("operator", kind=Kind.ID, spare=True),
     Column("command"),
     Column("counts", spare=True),
     Column("exit_code", title="exit", kind=Kind.COUNT),

@@ -104,7 +104,7 @@ def entries_report(found: Sequence[Entry], total: int, *, now: datetime) -> Repo
         [entry_record(entry, now) for entry in found],
         columns=ENTRY_COLUMNS,
         total=total,
-        empty="The list is empty.",
+        empty="the list is empty",
     )
 
 

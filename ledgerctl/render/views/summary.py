@@ -36,7 +36,7 @@ DRIFT_COLUMNS = (
     Column("summary", kind=Kind.AMOUNT),
     Column("ledger", kind=Kind.AMOUNT),
     Column("ratio", kind=Kind.RATIO),
-    Column("missing", kind=Kind.FLAG),
+    Column("missing", kind=Kind.FLAG, spare=True),
 )
 DAY_COLUMNS = (
     Column("day"),
