@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from redis import exceptions as redis_errors
-
 from ledgerctl.errors import (
     CrossSlot,
     LedgerctlError,
@@ -120,20 +118,20 @@ REDIS_WORDS: tuple[tuple[str, Answer], ...] = (
         Answer(NotPermitted, "check the credentials in redis_url"),
     ),
 )
-# The driver takes these codes off the server's words; the first class that fits counts.
-CODE_OF: tuple[tuple[type[Exception], str], ...] = (
-    (redis_errors.OutOfMemoryError, "OOM"),
-    (redis_errors.ReadOnlyError, "READONLY"),
-    (redis_errors.NoPermissionError, "NOPERM"),
-    (redis_errors.BusyLoadingError, "LOADING"),
-    (redis_errors.MovedError, "MOVED"),
-    (redis_errors.AskError, "ASK"),
-    (redis_errors.TryAgainError, "TRYAGAIN"),
-    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
-    (redis_errors.MasterDownError, "MASTERDOWN"),
-    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
-    (redis_errors.AuthenticationError, "WRONGPASS"),
-)
+# The driver takes these codes off the server's words; by name, so that no driver is loaded here.
+CODE_OF = {
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "NoPermissionError": "NOPERM",
+    "BusyLoadingError": "LOADING",
+    "MovedError": "MOVED",
+    "AskError": "ASK",
+    "TryAgainError": "TRYAGAIN",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "MasterDownError": "MASTERDOWN",
+    "ClusterDownError": "CLUSTERDOWN",
+    "AuthenticationError": "WRONGPASS",
+}
 
 
 def mongo_answer(code: int | None) -> Answer:
@@ -143,7 +141,8 @@ def mongo_answer(code: int | None) -> Answer:
 
 def redis_answer(error: Exception, words: str) -> tuple[Answer, str]:
     """Return what an error reply of Redis comes to, and its words with their code."""
-    code = next((code for kind, code in CODE_OF if isinstance(error, kind)), "")
+    names = (kind.__name__ for kind in type(error).__mro__)
+    code = next((CODE_OF[name] for name in names if name in CODE_OF), "")
     if code and not words.startswith(code):
         words = f"{code} {words}"
     for pattern, answer in REDIS_WORDS:
