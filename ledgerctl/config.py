@@ -25,10 +25,12 @@ from ledgerctl.domain.days import zone_named
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.errors import SettingsError
 from ledgerctl.secrets import Secret, display, without_credentials
-from ledgerctl.settings import SETTINGS, Plain, Setting
+from ledgerctl.settings import SETTINGS, Plain, Setting, Value
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
+
+    from ledgerctl.field_map import ForeignLedger
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Settings:
     retry: RetryPolicy
     keys: KeyNames
     collections: CollectionNames
+    map: "ForeignLedger | None"
     sources: tuple[Path, ...]
     """Every file that a value was read from: the configuration file and the files it names."""
     origins: Mapping[str, str]
@@ -89,7 +92,7 @@ class Settings:
 class Given(NamedTuple):
     """A value as it was given, and by what; `folder` is set when the value names a file to read."""
 
-    value: Plain
+    value: Value
     origin: str
     folder: Path | None = None
 
@@ -153,7 +156,7 @@ def _duration_text(duration: timedelta) -> str:
 
 def _read_file(
     location: Location,
-) -> tuple[Mapping[str, Plain], Mapping[str, Mapping[str, Plain]]]:
+) -> tuple[Mapping[str, Value], Mapping[str, Mapping[str, Value]]]:
     """The file's top level and its profiles, checked whole: a slip in a profile that is not in
     use today would otherwise wait for the night in which it is."""
     if not (location.named or location.exists):
@@ -187,7 +190,7 @@ def _defaults(environment: Mapping[str, str]) -> dict[str, Given]:
     return defaults | {"operator": Given(_login_at_host(environment), "default")}
 
 
-def _from_table(table: Mapping[str, Plain], origin: str, path: Path) -> dict[str, Given]:
+def _from_table(table: Mapping[str, Value], origin: str, path: Path) -> dict[str, Given]:
     given: dict[str, Given] = {}
     for setting in SETTINGS:
         key, file_key = setting.file_key, f"{setting.file_key}_file"
@@ -242,6 +245,7 @@ def _settings(
             one = Given(_content(path, setting), f"{one.origin}, read from {path}")
         values[setting.name] = _read(setting, one)
         origins[setting.name] = one.origin
+    _name_foreign(values, origins)
     _check_distinct("keys.", values, origins)
     _check_distinct("collections.", values, origins)
     _check_stems(values, origins)
@@ -299,6 +303,14 @@ def _content(path: Path, setting: Setting) -> str:
     if not text:
         raise SettingsError(f"the file that {key} names, {path}, is empty", hint=hint)
     return text
+
+
+def _name_foreign(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """The collections of a map are the ledger and the jobs of this run."""
+    for name in ("ledger", "jobs") if values["map"] else ():
+        if fields := getattr(values["map"], name):
+            values[f"collections.{name}"] = fields.collection
+            origins[f"collections.{name}"] = origins["map"]
 
 
 def _check_distinct(prefix: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> None:

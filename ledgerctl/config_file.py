@@ -132,13 +132,13 @@ def write_new(path: Path, text: str) -> None:
 
 def flatten(
     table: Table, kinds: Mapping[str, type], path: Path, inside: str = "", prefix: str = ""
-) -> dict[str, str | int | bool]:
+) -> dict[str, str | int | bool | dict[str, object]]:
     """The table's values by dotted name (`retry.base`), each of the type that `kinds` asks for.
 
     `inside` is the table's own name, for messages. Raises SettingsError for a key that does not
     exist, with the nearest that does, and for a value of another type.
     """
-    flat: dict[str, str | int | bool] = {}
+    flat: dict[str, str | int | bool | dict[str, object]] = {}
     for name, value in table.items():
         dotted = f"{prefix}{name}"
         expected = dict if f"{dotted}." in _folders(kinds) else kinds.get(dotted)
@@ -146,7 +146,9 @@ def flatten(
             raise _unknown(name, kinds, path, inside, prefix)
         if type(value) is not expected:  # a bool is an int to isinstance
             raise _wrong_type(f"{inside}{name}", value, expected, path)
-        if isinstance(value, dict):
+        if dotted in kinds and isinstance(value, dict):
+            flat[dotted] = value
+        elif isinstance(value, dict):
             flat |= flatten(value, kinds, path, f"{inside}{name}.", f"{dotted}.")
         elif isinstance(value, str | int):
             flat[dotted] = value

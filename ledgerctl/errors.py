@@ -89,6 +89,13 @@ class ReadOnlyProfile(LedgerctlError):
     exit_code = ExitCode.REFUSED
 
 
+class Mapped(LedgerctlError):
+    """Another team's ledger is only read."""
+
+    code = "mapped"
+    exit_code = ExitCode.REFUSED
+
+
 class SelectionChanged(LedgerctlError):
     """`--expect` named another size than the selection has."""
 

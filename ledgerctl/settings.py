@@ -1,9 +1,10 @@
 """The list of settings: each one's names, default and unit, and how a value of it is read."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ledgerctl.addresses import BadValue, check_mongo, check_redis
 from ledgerctl.config_file import quoted
@@ -13,6 +14,7 @@ from ledgerctl.errors import UsageError
 from ledgerctl.secrets import Secret
 
 Plain = str | int | bool
+Value = Plain | Mapping[str, object]  # what the file may hold under one key
 
 OUTPUTS = ("table", "plain", "json", "jsonl", "csv")
 
@@ -126,13 +128,21 @@ def _as_given(value: Plain) -> Plain:
     return value
 
 
+def _map(value: Value) -> object:
+    if not value:
+        return None
+    from ledgerctl.field_map import read_map  # only a foreign ledger needs it
+
+    return read_map(value)
+
+
 class Setting(NamedTuple):
     """One setting: its names on each way in, its default, its unit, and how a value is read."""
 
     name: str
     help: str
-    default: Plain | None = None
-    read: Callable[[Plain], object] = _text
+    default: Value | None = None
+    read: Callable[[Any], object] = _text
     variable: str = ""
     flag: str = ""
     unit: str = ""
@@ -157,6 +167,8 @@ class Setting(NamedTuple):
     @property
     def kind(self) -> type:
         """The type that the file must give it."""
+        if isinstance(self.default, Mapping):
+            return dict
         return str if self.default is None else type(self.default)
 
 
@@ -261,6 +273,14 @@ SETTINGS: tuple[Setting, ...] = (
         "LEDGERCTL_MAX_ATTEMPTS",
         unit="attempts",
     ),
+    Setting(
+        "map",
+        "Another team's fields, [map.ledger] and [map.jobs]: `ledgerctl help map`.",
+        MappingProxyType({}),
+        _map,
+        unit="tables",
+        default_text="none",
+    ),
     Setting("keys.retry", "The list of jobs that wait for a retry.", "jobs:retry", unit="key"),
     Setting("keys.dead_letter", "The list of dead letters.", "jobs:dead-letter", unit="key"),
     Setting(
@@ -287,7 +307,8 @@ SETTINGS: tuple[Setting, ...] = (
 
 def commented_file() -> str:
     """A configuration file that changes nothing: every setting with its default, commented out."""
-    outer = [setting for setting in SETTINGS if setting.in_file and "." not in setting.file_key]
+    outer = [one for one in SETTINGS if one.in_file and "." not in one.file_key]
+    outer = [one for one in outer if one.kind is not dict]  # a map is proposed by `config map`
     tables = dict.fromkeys(
         setting.file_key.partition(".")[0] for setting in SETTINGS if "." in setting.file_key
     )
@@ -316,7 +337,7 @@ def _commented(setting: Setting) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Plain) -> str:
+def _toml(value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int) else f'"{value}"'

@@ -128,6 +128,7 @@ def run_command(
 ) -> int:
     """Run a command's own part and print its Report; what it raises is ours, a signal a signal."""
     try:
+        session.heed_map()
         if session.words.effect in {Effect.CHANGE, Effect.BULK}:
             session.permit()
         return session.emit(function(session, **words))

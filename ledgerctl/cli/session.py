@@ -16,6 +16,7 @@ from ledgerctl.errors import (
     Declined,
     ExitCode,
     LedgerctlError,
+    Mapped,
     OutputFailed,
     PartlyDone,
     ReadOnlyProfile,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 NOTHING_CHANGED = frozenset(
     {ExitCode.REFUSED, ExitCode.NOT_FOUND, ExitCode.UNAVAILABLE, ExitCode.HELD}
 )
+UNMAPPED = frozenset({"dead", "config", "sandbox", "demo"})  # change nothing that a map names
 LINE_FORMATS = ("plain", "csv", "jsonl")
 NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
 
@@ -212,6 +214,24 @@ class Session:
         self.progress("")
 
     # consent
+
+    def heed_map(self) -> None:
+        """Refuse to change another team's ledger, dry runs included, before anything is looked at.
+
+        Says which answers come without jobs. Source: contract, section 4.
+        """
+        noun = self.words.command.partition(" ")[0]
+        changes = self.words.effect != "read"
+        if (changes and noun in UNMAPPED) or not (changes or noun in {"job", "dead", "ledger"}):
+            return
+        if changes and self.settings.map is not None:
+            raise Mapped(
+                f"the ledger is another team's, read through a map: `{self.words.command}` was not"
+                " started",
+                hint="without [map.ledger] this command works on a ledger of our own shape",
+            )
+        if self.settings.map is not None and self.settings.map.jobs is None:
+            self.note("the map has no [map.jobs]: there are no jobs, so no row has one")
 
     def permit(self) -> None:
         """Refuse a changing command on a read-only profile; a dry run may pass.
