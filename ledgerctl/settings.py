@@ -307,8 +307,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 def commented_file() -> str:
     """A configuration file that changes nothing: every setting with its default, commented out."""
-    outer = [one for one in SETTINGS if one.in_file and "." not in one.file_key]
-    outer = [one for one in outer if one.kind is not dict]  # a map is proposed by `config map`
+    outer = [setting for setting in SETTINGS if setting.in_file and "." not in setting.file_key]
     tables = dict.fromkeys(
         setting.file_key.partition(".")[0] for setting in SETTINGS if "." in setting.file_key
     )
@@ -340,4 +339,6 @@ def _commented(setting: Setting) -> str:
 def _toml(value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{}"
     return str(value) if isinstance(value, int) else f'"{value}"'

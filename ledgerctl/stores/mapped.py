@@ -14,7 +14,7 @@ from bson import DatetimeMS, Decimal128, Int64
 from pymongo.collection import Collection
 
 from ledgerctl.field_map import FieldMap, ForeignLedger
-from ledgerctl.stores.documents import Document
+from ledgerctl.stores.codec import Document
 
 Pipeline = list[Document]
 Order = Sequence[tuple[str, int]]
