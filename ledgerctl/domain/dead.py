@@ -10,13 +10,12 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
+from ledgerctl.domain.error_groups import error_group, masked_error
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.payload import (
     Payload,
     Unreadable,
     digest,
-    error_group,
-    masked_error,
     read_payload,
     requeued,
 )

@@ -43,6 +43,7 @@ class Payload(NamedTuple):
     error: str | None
     failed_at: datetime | None
     raw: bytes
+    undated: bool = False  # `failed_at` is there and is no time
 
     def is_due(self, now: datetime) -> bool:
         """Whether its time has come; without a time it is due."""
@@ -166,37 +167,6 @@ def preview(raw: bytes, limit: int) -> str:
     return text if whole else text[: max(limit - 1, 0)] + "…"
 
 
-# What differs between two failures of one cause: numbers, hex ids of eight digits or more,
-# UUIDs, and tokens of sixteen or more in which a digit stands before a letter (ULIDs and the
-# like). A word with digits at its end keeps the word, so job9 and job12345678 share a group.
-_VARYING = re.compile(
-    r"""
-      (?<![0-9A-Za-z])
-      (?: [0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}
-        | 0[xX][0-9A-Fa-f]+
-        | (?=[A-Fa-f]*[0-9]) [0-9A-Fa-f]{8,}
-        | (?=[A-Za-z]*[0-9]+[A-Za-z]) [0-9A-Za-z]{16,}
-      ) (?![0-9A-Za-z])
-    | [0-9]+ (?:[.,][0-9]+)*
-    """,
-    re.VERBOSE,
-)
-
-
-def masked_error(error: str) -> str:
-    """The error with every number and id-like token as `#`, so that one cause reads alike."""
-    return _VARYING.sub("#", error)
-
-
-def error_group(error: str | None) -> str:
-    """The group of errors that differ only in numbers and ids; none at all counts as empty.
-
-    First 8 hex digits of the SHA-256 of the masked error. Source: contract, section 3, `dead`.
-    """
-    masked = masked_error(error or "")
-    return hashlib.sha256(masked.encode(errors="surrogatepass")).hexdigest()[:8]
-
-
 # --- reading -------------------------------------------------------------------------------
 
 
@@ -317,6 +287,8 @@ def _interpreted(document: dict[str, object], shape: _Shape, raw: bytes) -> Payl
         raise _Unfit(shape.unfit)
     value = document.get
     cost, error = value(shape.cost), value(shape.error)
+    failed = value(shape.failed_at)
+    failed_at = None if failed is None else _instant(failed)
     # In the order of the fields: by name takes twice as long, and there are a hundred thousand.
     return Payload(
         _exact_id(shape.job_id, value(shape.job_id)),
@@ -324,9 +296,10 @@ def _interpreted(document: dict[str, object], shape: _Shape, raw: bytes) -> Payl
         cost if type(cost) is int else _whole(cost),
         _attempts(value(shape.attempts)),
         _not_before(value(shape.not_before)),
-        error if type(error) is str else _error(error),
-        _failed_at(value(shape.failed_at)),
+        error if type(error) is str else _error(shape.error, error, raw),
+        None if failed_at is None or _is_zero(failed_at) else failed_at,
         raw,
+        failed is not None and failed_at is None,
     )
 
 
@@ -364,10 +337,16 @@ def _attempts(value: object) -> int:
     return count
 
 
-def _error(value: object) -> str | None:
-    if type(value) is dict:  # {"code":500,"message":"…"}
-        value = value.get("message")
-    return str(value) if isinstance(value, str | int) else None
+def _error(name: str, value: object, raw: bytes) -> str | None:
+    """Spell an error that is no text as its compact JSON, letter for letter; None for null."""
+    if value is None:
+        return None
+    text = raw.decode()
+    last = [member for member in _members(text) if member.key == name][-1]
+    return _BETWEEN_TOKENS.sub(r"\1", text[last.start : last.end])
+
+
+_BETWEEN_TOKENS = re.compile(r'("(?:[^"\\]|\\.)*+")|[ \t\n\r]+')
 
 
 def _whole(value: object) -> int | None:
@@ -405,13 +384,9 @@ def _not_before(value: object) -> datetime | None:
         return None
     instant = _instant(value)
     if instant is None:
-        raise _Unfit("not_before is not a time")
+        bare = type(value) is str and parse_rfc3339(f"{value}Z") is not None
+        raise _Unfit("not_before has no offset" if bare else "not_before is not a time")
     return None if _is_zero(instant) else instant
-
-
-def _failed_at(value: object) -> datetime | None:
-    instant = None if value is None else _instant(value)
-    return None if instant is None or _is_zero(instant) else instant
 
 
 def _instant(value: object) -> datetime | None:

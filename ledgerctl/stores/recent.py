@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ledgerctl.domain.payload import Payload, error_group, read_payload
+from ledgerctl.domain.error_groups import error_group
+from ledgerctl.domain.payload import Payload, read_payload
 from ledgerctl.stores.codec import to_id
 from ledgerctl.stores.connections import Stores
 
