@@ -40,6 +40,13 @@ class LedgerctlError(Exception):
         return {"code": self.code, "message": self.message, "hint": self.hint}
 
 
+def exit_code_of(error: BaseException | None) -> int:
+    """Give the exit code of a run that this error ended; what is not ours is a bug."""
+    if error is None:
+        return int(ExitCode.DONE)
+    return int(error.exit_code if isinstance(error, LedgerctlError) else ExitCode.BUG)
+
+
 class InvariantBroken(LedgerctlError):
     """A rule that this program itself must keep does not hold: a bug, reported as one."""
 

@@ -1,10 +1,13 @@
 """Valid documents, as foreign writers write them; a test overrides only what it is about."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from bson import Int64
+
+from ledgerctl.domain.results import Result, Run
 
 NOON = datetime(2026, 3, 8, 12, 0, tzinfo=UTC)
 
@@ -98,3 +101,10 @@ def make_letter(job_id: str = "job-1", **overrides: Any) -> bytes:
         "failed_at": "2026-03-08T09:15:02.435Z",
     }
     return json.dumps(members | overrides).encode()
+
+
+def make_run(
+    operation_id: str = "op-1", *, stopping: Callable[[], bool] = lambda: False
+) -> Run[Any]:
+    """A run without an entry in the operator log; its result is filled in by the operation."""
+    return Run(operation_id, None, Result(), stopping, lambda _text: None)

@@ -6,10 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ledgerctl.cli.change import Change, change
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import Account, At, From, Limit, To, moment, required, window
 from ledgerctl.cli.session import Session, is_terminal, terminal_width
 from ledgerctl.domain.amounts import parse_whole
+from ledgerctl.domain.jobs import StepResult
+from ledgerctl.domain.results import Result, Run
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
@@ -179,28 +182,43 @@ def grant(
     Examples: ledgerctl balance grant acct-7 500 --key ticket-8812 --reason "outage credit"
               ledgerctl balance grant acct-7 500 --key ticket-8812 --dry-run
     """
-    from ledgerctl.operations import grants
-    from ledgerctl.render.views.job import results
-
     whole = parse_whole(amount, name="AMOUNT")
     if whole < 1:
         raise UsageError("AMOUNT is a whole number of credits, at least 1")
-    required(account, name="ACCOUNT")
-    required(key, name="--key")
-    session.consent([f"grant {whole} to {account}", session.place()], count=1, bulk=False)
-    if session.dry_run:
-        planned = grants.preview(session.stores, account, whole, key=key)
-        return results([planned], operation_id=None, dry_run=True)
-    with session.operation() as operation:
-        result = grants.grant(
-            session.stores,
-            account,
-            whole,
-            key=key,
-            operation_id=operation.id,
-            reason=session.reason,
+    return change(
+        session,
+        grant_once(session, required(account, name="ACCOUNT"), whole, required(key, name="--key")),
+    )
+
+
+def grant_once(session: Session, account: str, amount: int, key: str) -> Change[str, StepResult]:
+    """Describe one grant to the frame of changes."""
+    from ledgerctl.operations import grants
+    from ledgerctl.operations.batches import keep
+    from ledgerctl.render.views.job import results
+
+    def preview(account: str) -> Result[StepResult]:
+        result: Result[StepResult] = Result()
+        keep(result, grants.preview(session.stores, account, amount, key=key))
+        return result
+
+    def apply(account: str, run: Run[StepResult]) -> None:
+        keep(
+            run.result,
+            grants.grant(
+                session.stores,
+                account,
+                amount,
+                key=key,
+                operation_id=run.operation_id,
+                reason=run.reason,
+            ),
         )
-        report = results([result], operation_id=operation.id)
-        operation.count(str(result.outcome))
-        operation.exit_code = int(report.exit_code) if isinstance(report.exit_code, int) else 0
-    return report
+
+    return Change(
+        plan=lambda: account,
+        question=lambda account: f"grant {amount} to {account}",
+        preview=preview,
+        apply=apply,
+        view=lambda _account, result: results(result, dry_run=session.dry_run),
+    )

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ledgerctl.addresses import redis_database
+from ledgerctl.cli.change import Change, change
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
 from ledgerctl.errors import UsageError
@@ -21,18 +22,19 @@ def init(session: Session) -> Report:
     Examples: ledgerctl db init --dry-run
               ledgerctl db init --reason "new deployment"
     """
-    from ledgerctl.operations.database import build_indexes, exit_code, plan_indexes
+    from ledgerctl.operations.database import apply, plan_indexes
     from ledgerctl.render.views.database import indexes
 
-    if session.dry_run:
-        return indexes(plan_indexes(session.stores), dry_run=True, exit_code=0)
-    session.consent(["build the missing indexes", session.place()], count=1, bulk=False)
-    with session.operation() as operation:
-        found = build_indexes(session.stores)
-        for one in found:
-            operation.count(one.status)
-        operation.exit_code = int(exit_code(found))
-    return indexes(found, dry_run=False, exit_code=operation.exit_code)
+    return change(
+        session,
+        Change(
+            plan=lambda: session.stores,
+            question=lambda _stores: "build the missing indexes",
+            preview=plan_indexes,
+            apply=apply,
+            view=lambda _stores, result: indexes(result.items),
+        ),
+    )
 
 
 @command(app, "roles")

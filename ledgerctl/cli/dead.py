@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerctl.cli.again import go_on
+from ledgerctl.cli.change import resume_command
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.dead_selectors import (
     LIMIT,
@@ -220,7 +220,9 @@ def restore(
         for name in ("restored", "already_back", "gone"):
             operation.count(name, getattr(done, name))
     if done.interrupted:
-        session.note(f"stopped with {done.not_tried} to go; go on with: {go_on()}")
+        session.note(
+            f"stopped with {done.not_tried} to go; go on with: {resume_command(done.restored)}"
+        )
     return restored(done, operation_id=operation.id)
 
 
@@ -313,7 +315,9 @@ def change(
     session.stores.dead_letters.require()
     done = apply(session, request)
     if done.interrupted or done.trouble is not None:
-        session.note(f"{done.moved} moved, {done.not_tried} to go; go on with: {go_on(done.moved)}")
+        session.note(
+            f"{done.moved} moved, {done.not_tried} to go; go on with: {resume_command(done.moved)}"
+        )
     return changed(done)
 
 

@@ -5,18 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerctl.cli.again import go_on
+from ledgerctl.cli.change import Change, change, consent, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.inbox import Status, parse_lookup
+from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.times import parse_duration
-from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown, PartlyDone, UsageError
+from ledgerctl.errors import LedgerctlError, UsageError
 from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledgerctl.domain.inbox import Standing
     from ledgerctl.operations.claims import Claims
     from ledgerctl.operations.consume import Counts, Until, Work
+    from ledgerctl.stores.connections import Stores
 
 app = noun("inbox")
 
@@ -163,11 +168,7 @@ def retry(session: Session, key: Key, group: Group = None) -> Report:
     """
     from ledgerctl.operations import inbox
 
-    session.permit()
-    standing = inbox.one_row(session.stores, key, group)
-    inbox.check_retry(standing)
-    lines = [f"retry message {key} of group {standing.group}", session.place()]
-    return change_one(session, standing, inbox.retry, lines, "retried")
+    return change_one(session, key, group, inbox.check_retry, inbox.retry, "retried")
 
 
 @command(app, "settle", effect=Effect.BULK)
@@ -188,13 +189,9 @@ def settle(
     """
     from ledgerctl.operations import inbox
 
-    session.permit()
     if key is None:
         return settle_all(session, group)
-    standing = inbox.one_row(session.stores, key, group)
-    inbox.check_settle(standing)
-    lines = [f"settle message {key} of group {standing.group}", session.place()]
-    return change_one(session, standing, inbox.acknowledge, lines, "settled")
+    return change_one(session, key, group, inbox.check_settle, inbox.acknowledge, "settled")
 
 
 @command(app, "consume", effect=Effect.LOOP)
@@ -219,55 +216,72 @@ def consume(
               ledgerctl inbox consume --group mail --topic job.failed --exec ./send-mail
     """
     from ledgerctl.operations.claims import Claims
-    from ledgerctl.operations.consume import Backlog
-    from ledgerctl.operations.consume import consume as run
+    from ledgerctl.operations.consume import Backlog, Counts
+    from ledgerctl.operations.consume import consume as handle
+    from ledgerctl.render.views import inbox as views
 
     until = run_until(once=once, until_empty=until_empty)
     topic = checked_topic(group, topic, exec_command)
     term = claim_term(claim_for)
     limit = None if timeout is None else parse_duration(timeout)
-    session.permit()
+    consent(session, [f"consume group {group}"], size=1, bulk=False)
     claims = Claims(session.stores, group, owner=session.settings.operator, claim_for=term)
     work = work_of(session, claims, exec_command, limit)
     claims.require_index()
-    session.consent([f"consume group {group}", session.place()], count=1, bulk=False)
     backlog = Backlog(session.stores, group, topic, term, full=full)
-    with session.operation() as operation:
-        counts = run(backlog, work, until=until, stopping=lambda: session.stop.requested)
-        for name, number in totals(counts).items():
-            operation.count(name, number)
-        operation.exit_code = consumed_code(session, counts)
-    return consumed(session, group, counts, operation.id)
+    counts = Counts()
+
+    def apply(running: Run[None]) -> None:
+        try:
+            handle(backlog, work, counts, until=until, stopping=running.stopping)
+        finally:
+            running.result.counts.update(totals(counts))
+            running.result.fates[Fate.DONE] = counts.handled
+
+    result = run(session, apply)
+    left = [] if result.error is not None else unmarked_note(session, group)
+    return finish(session, views.consumed(group, totals(counts), notes=left), result)
 
 
 # the commands' parts
 
 
-def change_one(session: Session, standing: Any, change: Any, lines: list[str], verb: str) -> Report:
-    """Ask, change one row, report it."""
+def change_one(
+    session: Session,
+    key: str,
+    group: str | None,
+    check: "Callable[[Standing], None]",
+    apply: "Callable[[Stores, Standing], Standing]",
+    verb: str,
+) -> Report:
+    """Ask, change one row if it still stands as it was read, and report it."""
+    from ledgerctl.operations import inbox
     from ledgerctl.render.views import inbox as views
     from ledgerctl.stores.codec import to_shown
 
-    def shown() -> Any:
+    def plan() -> "Standing":
+        standing = inbox.one_row(session.stores, key, group)
+        check(standing)
+        return standing
+
+    def shown(standing: "Standing") -> Any:
         return to_shown(session.stores.inbox.documents([standing.row]))
 
-    session.consent(lines, count=1, bulk=True)
-    operation_id = None
-    if session.dry_run:
-        found = shown()
-    else:
-        with session.operation() as operation:
-            change(session.stores, standing)
-            operation.count(verb)
-            found = shown()
-        operation_id = operation.id
-    return views.changed(
-        found,
-        verb=verb,
-        selected=1,
-        done=0 if session.dry_run else 1,
-        operation_id=operation_id,
-        dry_run=session.dry_run,
+    def carry_out(standing: "Standing", run: Run[Any]) -> None:
+        apply(session.stores, standing)
+        run.result.count(verb, fate=Fate.DONE)
+        run.result.items += shown(standing)
+
+    return change(
+        session,
+        Change(
+            plan=plan,
+            question=lambda standing: f"{verb[:-2]} message {key} of group {standing.group}",
+            preview=lambda standing: Result(shown(standing)),
+            apply=carry_out,
+            view=lambda _standing, result: views.changed(result, verb=verb, selected=1),
+            bulk=True,
+        ),
     )
 
 
@@ -277,31 +291,23 @@ def settle_all(session: Session, group: str | None) -> Report:
     from ledgerctl.render.views import inbox as views
     from ledgerctl.stores.codec import to_shown
 
-    rows = session.stores.inbox.unmarked(group)
-    session.consent(
-        [f"settle {len(rows)} rows marked succeeded", session.place()], count=len(rows), bulk=True
-    )
-    if session.dry_run:
-        found = to_shown(session.stores.inbox.documents(rows))
-        return views.changed(
-            found, verb="settled", selected=len(rows), done=0, operation_id=None, dry_run=True
-        )
-    done = 0
-    with session.operation() as operation:
-        try:
-            for settled in inbox.settle(
-                session.stores, rows, stopping=lambda: session.stop.requested
-            ):
-                done += settled
-                operation.count("settled", settled)
-        except LedgerctlError as error:
-            if not done:
-                raise
-            raise PartlyDone(f"{done} of {len(rows)} settled, then: {error.message}") from None
-    if session.stop.requested:
-        session.note(f"{done} of {len(rows)} settled; go on with: {go_on()}")
-    return views.changed(
-        [], verb="settled", selected=len(rows), done=done, operation_id=operation.id, dry_run=False
+    def apply(rows: "Sequence[Any]", run: Run[Any]) -> None:
+        run.result.not_tried = len(rows)
+        for settled, tried in inbox.settle(session.stores, rows, stopping=run.stopping):
+            run.result.count("settled", settled, fate=Fate.DONE)
+            run.result.not_tried -= tried
+
+    return change(
+        session,
+        Change(
+            plan=lambda: session.stores.inbox.unmarked(group),
+            size=len,
+            question=lambda rows: f"settle {len(rows)} rows marked succeeded",
+            preview=lambda rows: Result(to_shown(session.stores.inbox.documents(rows))),
+            apply=apply,
+            view=lambda rows, result: views.changed(result, verb="settled", selected=len(rows)),
+            bulk=True,
+        ),
     )
 
 
@@ -377,40 +383,15 @@ def totals(counts: "Counts") -> dict[str, int]:
     }
 
 
-def consumed_code(session: Session, counts: "Counts") -> int:
-    """0, the signal's own code, or 7 or 8 when a store failed after the first change."""
-    if counts.trouble is not None:
-        unknown = isinstance(counts.trouble, OutcomeUnknown)
-        return int(ExitCode.UNKNOWN if unknown else ExitCode.PARTIAL)
-    return int(session.stop.exit_code or ExitCode.DONE)
-
-
-def consumed(session: Session, group: str, counts: "Counts", operation_id: str) -> Report:
-    """The report of a run, with what it left and why it ended."""
-    from ledgerctl.render.views import inbox as views
-
-    notes = []
-    if counts.trouble is not None:
-        notes.append(f"the run ended early: {counts.trouble.message}")
-    elif unmarked := count_unmarked(session, group):
-        notes.append(
-            f"{unmarked} messages are marked succeeded without completed_at and were left:"
-            " `ledgerctl inbox settle`"
-        )
-    if session.stop.requested:
-        notes.append(f"stopped after the message in hand; go on with: {go_on()}")
-    return views.consumed(
-        group,
-        totals(counts),
-        operation_id=operation_id,
-        exit_code=consumed_code(session, counts),
-        notes=notes,
-    )
-
-
-def count_unmarked(session: Session, group: str) -> int:
-    """How many rows nobody can tell about; a store that went away meanwhile says nothing."""
+def unmarked_note(session: Session, group: str) -> list[str]:
+    """Name the rows that nobody can tell about; a store that went away meanwhile says nothing."""
     try:
-        return session.stores.inbox.count_unmarked(group)
+        unmarked = session.stores.inbox.count_unmarked(group)
     except LedgerctlError:
-        return 0
+        return []
+    if not unmarked:
+        return []
+    return [
+        f"{unmarked} messages are marked succeeded without completed_at and were left:"
+        " `ledgerctl inbox settle`"
+    ]

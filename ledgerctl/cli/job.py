@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ledgerctl.cli.again import go_on
+from ledgerctl.cli.change import Change, change
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import (
     SHOWN,
@@ -138,26 +138,23 @@ def steps(
     cost: int | None = None,
     reasons: Mapping[str, str] | None = None,
 ) -> Report:
-    """Take one guarded step for each id: ask, do, report."""
+    """Take one guarded step for each id."""
     from ledgerctl.operations.batches import Batch
     from ledgerctl.render.views.job import results
 
     batch = Batch(
         session.stores, step, ids, force=force, account=account, cost=cost, reasons=reasons or {}
     )
-    if session.dry_run:
-        session.consent([], count=len(ids), bulk=bulk)
-        return results(batch.preview(), operation_id=None, dry_run=True)
     jobs = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
-    session.consent([f"{step} {jobs}", session.place()], count=len(ids), bulk=bulk)
-    with session.operation() as operation:
-        outcome = batch.run(operation, stopping=lambda: session.stop.requested)
-    if outcome.not_tried:
-        done, left = len(outcome.results), len(outcome.not_tried)
-        session.note(f"{done} of {done + left} jobs are dealt with; go on with: {go_on()}")
-    return results(
-        outcome.results,
-        operation_id=operation.id,
-        trouble=outcome.trouble_document(),
-        code=outcome.exit_code,
+    return change(
+        session,
+        Change(
+            plan=lambda: batch,
+            size=lambda batch: len(batch.ids),
+            question=lambda _batch: f"{step} {jobs}",
+            preview=Batch.preview,
+            apply=Batch.apply,
+            view=lambda _batch, result: results(result, dry_run=session.dry_run),
+            bulk=bulk,
+        ),
     )

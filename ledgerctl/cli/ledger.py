@@ -1,20 +1,18 @@
 """`ledgerctl ledger`: audit, repair, correct and export the ledger."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ledgerctl.cli.again import go_on
+from ledgerctl.cli.change import Change, change, finish
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import From, OfAccount, Since, To, window
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.audit import Code
+from ledgerctl.domain.results import Result
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
-
-if TYPE_CHECKING:
-    from ledgerctl.operations.repair import Repairer
 
 app = noun("ledger")
 
@@ -37,7 +35,7 @@ def audit(
     since: Since = None,
     code: Codes = None,
 ) -> Report:
-    """Hold every job's flags, rows and messages against each other; exit 5 if anything is wrong.
+    """Check that each job's flags, rows and messages agree; exit 5 if anything is wrong.
 
     Each finding says by how many credits its account is off (+ too much, - too little), and what
     heals it. --since: jobs created, refunded or reclaimed since then, or with a row since then.
@@ -84,7 +82,6 @@ def repair(
 
     scope = Scope(job=job, codes=frozenset(code or ()))
     repairer = Repairer(session.stores, scope, parse_duration(grace), session.progress)
-    session.permit()
     if job is not None:
         only_job(session.stores, job)
     if not repairer.index_is_unique:
@@ -92,35 +89,24 @@ def repair(
             "there is no unique index on (job_id, type): only the grace and the row's id keep a"
             " second row out; `ledgerctl db init` builds it"
         )
-    if session.dry_run:
-        return planned(session, repairer)
-    selection = repairer.select()
-    lines = [f"repair {selection.repairs} findings", session.place()]
-    session.consent(lines, count=selection.repairs, bulk=True)
-    with session.operation() as operation:
-        outcome = repairer.run(selection, operation, stopping=lambda: session.stop.requested)
-    for text in outcome.notes():
-        session.note(text)
-    if outcome.not_tried:
-        session.note(f"{outcome.repaired} repaired; go on with: {go_on()}")
-    return views.repaired(
-        Audit(session.stores, scope, after_change=True),
-        counts={"repaired": outcome.repaired, "skipped": outcome.skipped},
-        refused=outcome.refused,
-        trouble=outcome.trouble_document(),
-        operation_id=operation.id,
-        exit_code=outcome.exit_code,
+    if session.dry_run and session.words.expect is None:
+        return finish(session, views.repair_plan(repairer.judged()), Result())
+    return change(
+        session,
+        Change(
+            plan=repairer.select,
+            size=lambda selection: selection.repairs,
+            question=lambda selection: f"repair {selection.repairs} findings",
+            preview=lambda selection: selection.preview(),
+            apply=repairer.apply,
+            view=lambda _selection, result: (
+                views.repair_plan(repairer.judged())
+                if session.dry_run
+                else views.repaired(Audit(session.stores, scope, after_change=True), result)
+            ),
+            bulk=True,
+        ),
     )
-
-
-def planned(session: Session, repairer: "Repairer") -> Report:
-    """The plan of a repair; --expect goes by what is ripe."""
-    from ledgerctl.render.views import audit as views
-
-    if session.words.expect is not None:
-        session.consent([], count=repairer.select().repairs, bulk=True)
-    now = session.stores.mongo.now()
-    return views.repair_plan((one, repairer.is_ripe(one, now)) for one in repairer.planned())
 
 
 @command(app, "correct", effect=Effect.BULK)
@@ -137,26 +123,23 @@ def correct(
               ledgerctl ledger correct job-42 --reason "ticket 8812" --dry-run
     """
     from ledgerctl.operations import corrections
-    from ledgerctl.render.views.audit import correction as view
+    from ledgerctl.render.views.audit import correction
 
     if not session.reason:
-        raise UsageError("`ledger correct` wants --reason TEXT: it stands in the row for ever")
-    session.permit()
-    found = corrections.preview(session.stores, job)
-    session.consent(
-        [f"correct job {found.job_id} by {found.amount or 0:+d}: {found.detail}", session.place()],
-        count=1,
-        bulk=True,
+        raise UsageError("`ledger correct` needs --reason TEXT: it stands in the row for ever")
+    return change(
+        session,
+        Change(
+            plan=lambda: corrections.preview(session.stores, job),
+            question=lambda found: (
+                f"correct job {found.job_id} by {found.amount or 0:+d}: {found.detail}"
+            ),
+            preview=lambda found: found.result,
+            apply=lambda _found, run: corrections.apply(session.stores, job, run),
+            view=lambda _found, result: correction(result),
+            bulk=True,
+        ),
     )
-    if session.dry_run:
-        return view(found.document(dry_run=True), exit_code=found.exit_code)
-    with session.operation() as operation:
-        found = corrections.correct(
-            session.stores, job, operation_id=operation.id, reason=session.reason
-        )
-        operation.count(str(found.outcome))
-        operation.exit_code = found.exit_code
-    return view(found.document(operation_id=operation.id), exit_code=found.exit_code)
 
 
 class ExportFormat(StrEnum):

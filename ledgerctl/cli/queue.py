@@ -6,26 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledgerctl.cli.again import go_on
+from ledgerctl.cli.change import Change, change, consent, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
-from ledgerctl.domain.queue import ListName
+from ledgerctl.domain.queue import ListName, Tally
+from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.times import parse_duration
-from ledgerctl.errors import (
-    ExitCode,
-    Interrupted,
-    LedgerctlError,
-    OutcomeUnknown,
-    Terminated,
-    UsageError,
-)
+from ledgerctl.errors import Interrupted, Terminated, UsageError
 from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
+    from ledgerctl.domain.queue import Pushed, WorkerEntries
     from ledgerctl.operations.handlers import Handler
     from ledgerctl.operations.queue import PushPlan
-    from ledgerctl.operations.worker import Limits, RetryQueue
+    from ledgerctl.operations.worker import Limits
 
 app = noun("queue")
 
@@ -121,7 +116,7 @@ def push(
               ledgerctl queue push job-42 --error "GPU timed out" --dry-run
     """
     from ledgerctl.operations.queue import plan_push
-    from ledgerctl.operations.queue import push as apply
+    from ledgerctl.operations.queue import push as apply_plan
     from ledgerctl.render.views.queue import pushed_report
 
     def plan() -> "PushPlan":
@@ -129,17 +124,21 @@ def push(
             session.stores, job, error=error, attempts=attempts, now=redis_now(session)
         )
 
-    session.permit()
-    planned = plan()
-    to = planned.after.place.replace("_", " ")
-    session.consent([f"push {job} to {to}", session.place()], count=1, bulk=False)
-    if session.dry_run:
-        return pushed_report(planned.result, operation_id=None, dry_run=True)
-    require_writable(session)
-    with session.operation() as operation:
-        result = apply(session.stores, planned, plan)
-        operation.count("pushed")
-    return pushed_report(result, operation_id=operation.id, dry_run=False)
+    def apply(planned: "PushPlan", run: "Run[Pushed]") -> None:
+        run.result.items.append(apply_plan(session.stores, planned, plan))
+        run.result.count("pushed", fate=Fate.DONE)
+
+    return change(
+        session,
+        Change(
+            plan=plan,
+            question=lambda planned: f"push {job} to {planned.after.place.replace('_', ' ')}",
+            preview=lambda planned: Result([planned.result]),
+            apply=apply,
+            view=lambda _planned, result: pushed_report(result.items[0], dry_run=session.dry_run),
+            ready=lambda: require_writable(session),
+        ),
+    )
 
 
 @command(app, "work", effect=Effect.LOOP)
@@ -180,39 +179,40 @@ def work(
         show=session.say if session.words.verbose else None,
         tick=StopSaid(session),
     )
-    session.consent(["run handlers for due jobs", session.place()], count=0, bulk=False)
+    consent(session, ["run handlers for due jobs"], size=1, bulk=False)
     warn_of_skew(session)
     return run_worker(session, handler, Limits(watch=watch, jobs_max=1 if once else max_jobs))
 
 
 def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report:
     """Run the worker loop to its end, and report what was done however it ended."""
-    from ledgerctl.operations.worker import RetryQueue
-    from ledgerctl.operations.worker import work as run
+    from ledgerctl.operations.worker import RetryQueue, work
     from ledgerctl.render.views.queue import worked_report
 
-    trouble: LedgerctlError | None = None
-    require_writable(session)
-    with session.operation() as operation:
+    tally = Tally()
+
+    def apply(running: "Run[None]") -> None:
         queue = RetryQueue(
-            session.stores, operation=operation, clock=OwnClock(session.now), say=session.say
+            session.stores,
+            operation_id=running.operation_id,
+            clock=OwnClock(session.now),
+            say=session.say,
+            tally=tally,
         )
         try:
             with queue:
-                run(queue, handler, limits=limits, stopping=lambda: session.stop.requested)
+                work(queue, handler, limits=limits, stopping=running.stopping)
         except (Interrupted, Terminated):
             session.say("ended by a second signal")
-        except LedgerctlError as error:
-            if not queue.tally.changed:
-                raise
-            trouble = error
-        operation.exit_code = ending_code(session, trouble)
-        count_all(queue, operation.counts)
-    if session.stop.requested:
-        session.note(f"stopped {where_stopped(queue, handler)}; go on with: {go_on()}")
-    return worked_report(
-        queue.tally, operation_id=operation.id, trouble=trouble, code=operation.exit_code
-    )
+        finally:
+            running.result.counts.update(tally.counts)
+            running.result.fates[Fate.DONE] = tally.jobs + tally.dead_lettered
+
+    require_writable(session)
+    result = run(session, apply)
+    if result.stopped:
+        session.note(f"stopped {where_stopped(tally, handler)}")
+    return finish(session, worked_report(tally), result)
 
 
 @command(app, "recover", effect=Effect.BULK)
@@ -239,32 +239,45 @@ def recover(
     Examples: ledgerctl queue recover --older-than 10m --dry-run
               ledgerctl queue recover --force --yes --reason "host gpu-3 is gone"
     """
+    from ledgerctl.domain.queue import recoverable
     from ledgerctl.operations.queue import plan_recovery
     from ledgerctl.operations.queue import recover as move
     from ledgerctl.render.views.queue import recovered_report
 
     duration = parse_duration(older_than)
-    session.permit()
-    found = plan_recovery(session.stores, older_than=duration, force=force)
-    dead = [worker for worker in found if worker.hold is None]
-    count = sum(worker.entries for worker in dead)
-    lines = [f"recover {count} jobs of {len(dead)} dead workers", session.place()]
-    session.consent(lines, count=count, bulk=True)
-    if session.dry_run or not count:
-        return recovered_report(found, None, operation_id=None, dry_run=session.dry_run)
-    require_writable(session)
-    with session.operation() as operation:
-        outcome = move(session.stores, dead, stopping=lambda: session.stop.requested)
-        operation.count("recovered", outcome.recovered)
-        operation.exit_code = ending_code(session, outcome.trouble)
-    if session.stop.requested:
-        session.note(f"stopped after {outcome.recovered} of {count}; go on with: {go_on()}")
-    return recovered_report(found, outcome, operation_id=operation.id, dry_run=False)
+
+    def apply(found: "list[WorkerEntries]", run: "Run[tuple[str, int]]") -> None:
+        run.result.not_tried = recoverable(found)
+        for worker, moved in move(session.stores, found, stopping=run.stopping):
+            run.result.items.append((worker, moved))
+            run.result.count("recovered", moved, fate=Fate.DONE)
+            run.result.not_tried -= moved
+
+    return change(
+        session,
+        Change(
+            plan=lambda: plan_recovery(session.stores, older_than=duration, force=force),
+            size=recoverable,
+            question=lambda found: (
+                f"recover {recoverable(found)} jobs of"
+                f" {sum(one.hold is None for one in found)} dead workers"
+            ),
+            preview=lambda found: Result(
+                [(one.worker, one.entries) for one in found if one.hold is None]
+            ),
+            apply=apply,
+            view=lambda found, result: recovered_report(
+                found, result.items, dry_run=session.dry_run
+            ),
+            bulk=True,
+            ready=lambda: require_writable(session),
+        ),
+    )
 
 
-def where_stopped(queue: "RetryQueue", handler: "Handler") -> str:
-    """Whether the job in hand was finished or put back, or there was none."""
-    if queue.tally.put_back:
+def where_stopped(tally: Tally, handler: "Handler") -> str:
+    """Say whether the job in hand was finished or put back, or there was none."""
+    if tally.put_back:
         return "at once: the job in hand was put back"
     said = isinstance(handler.tick, StopSaid) and handler.tick.said
     return "after the job in hand was finished" if said else "between two jobs"
@@ -285,23 +298,6 @@ class StopSaid:
                 "stopping: the job in hand is finished first;"
                 " a second signal ends its handler at once and puts the job back"
             )
-
-
-def ending_code(session: Session, trouble: LedgerctlError | None) -> int:
-    """The exit code of a run that may have been stopped or ended by a store."""
-    if session.stop.exit_code is not None:
-        return int(session.stop.exit_code)
-    if trouble is None:
-        return int(ExitCode.DONE)
-    unknown = isinstance(trouble, OutcomeUnknown)
-    return int(ExitCode.UNKNOWN if unknown else ExitCode.PARTIAL)
-
-
-def count_all(queue: "RetryQueue", counts: dict[str, int]) -> None:
-    """Put the tally into the operator log's counts."""
-    from dataclasses import asdict
-
-    counts.update({name: number for name, number in asdict(queue.tally).items() if number})
 
 
 def time_limit(text: str | None) -> timedelta | None:

@@ -23,6 +23,7 @@ from ledgerctl.errors import (
     SelectionChanged,
     SettingsError,
     UsageError,
+    exit_code_of,
 )
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class Session:
     shows_progress: bool = True
     _settings: "Settings | None" = None
     _stores: "Stores | None" = None
+    ended: int | None = None  # the exit code in the operator log, once it is there
+    _operation: "Operation | None" = None
     _unlogged: str = ""  # why the operator log's entry stays open
 
     def __enter__(self) -> Self:
@@ -92,6 +95,7 @@ class Session:
     ) -> None:
         self.stop.uninstall()
         if isinstance(error, LedgerctlError):
+            self._amend_log(int(error.exit_code))
             self.remark()
         if self._stores is not None:
             self._stores.close()
@@ -257,12 +261,20 @@ class Session:
                 f"expected {self.words.expect}, found {count}: nothing was changed",
                 hint="look again with --dry-run",
             )
-        if self.dry_run:
-            return
+        if not self.dry_run:
+            self.ask(lines, bulk=bulk)
+
+    def ask(self, question: Sequence[str], *, bulk: bool) -> None:
+        """Return once the operator agrees: on a protected profile by its name, else to bulk changes.
+
+        The lines go to stderr before the question. Raises ConsentMissing or Declined. No terminal
+        never means yes.
+        """
+        self.permit()
         if self.settings.protected:
-            self._ask_profile_name(lines)
+            self._ask_profile_name(question)
         elif bulk and not self.words.yes:
-            self._ask_yes(lines)
+            self._ask_yes(question)
 
     def place(self) -> str:
         """Where and as whom this command acts, without any secret."""
@@ -308,12 +320,11 @@ class Session:
 
     # the operator log
 
-    @contextmanager
-    def operation(self) -> Iterator["Operation"]:
-        """One entry of the operator log around a change: written before it, completed after it.
+    def begin(self) -> "Operation":
+        """Write the operation's entry of the operator log; nothing may be changed before this.
 
-        Signals are held back from here until the result is told: a loop asks `stop.requested`
-        between its chunks.
+        Signals are held back from here until the result is printed: a loop asks `stop.requested`
+        between its chunks. Raises NotPermitted when the user lacks a right.
         """
         from ledgerctl.operations.log import Operation
         from ledgerctl.operations.rights import require
@@ -326,21 +337,32 @@ class Session:
             profile=self.settings.profile,
             reason=self.reason,
         )
-        self.permit()
         require(self.stores, self.words.command)
         self._load_output()
         self.stop.hold()
         operation.begin()
+        return operation
+
+    def end(self, operation: "Operation", counts: Mapping[str, int], exit_code: int) -> None:
+        """Complete the operation's entry; from here on the process ends with this exit code."""
+        operation.counts.update(counts)
+        operation.end(exit_code)
+        self._operation, self.ended = operation, exit_code
+        if operation.unfinished is not None:
+            why = operation.unfinished.message
+            self._unlogged = f"done, but entry {operation.id} stays open in the operator log: {why}"
+
+    @contextmanager
+    def operation(self) -> Iterator["Operation"]:
+        """One entry of the operator log around a change: written before it, completed after it."""
+        operation = self.begin()
         try:
             with self._told_truly(operation.counts):
                 yield operation
         except BaseException as error:
-            operation.end(exit_code=int(getattr(error, "exit_code", ExitCode.BUG)))
+            self.end(operation, {}, exit_code_of(error))
             raise
-        operation.end(exit_code=int(self.stop.exit_code or operation.exit_code))
-        if operation.unfinished is not None:
-            why = operation.unfinished.message
-            self._unlogged = f"done, but entry {operation.id} stays open in the operator log: {why}"
+        self.end(operation, {}, int(self.stop.exit_code or operation.exit_code))
 
     @contextmanager
     def _told_truly(self, counts: Mapping[str, int]) -> Iterator[None]:
@@ -369,7 +391,7 @@ class Session:
             self.notes.append(self._unlogged)  # even with --quiet: the exit code says so too
         if report is None:
             self.remark()
-            return int(self.stop.exit_code or self._or_unlogged(ExitCode.DONE))
+            return self._final(ExitCode.DONE)
         try:
             code = self._write(report) if self.looks else self._write_change(report)
         except (BrokenPipeError, OutputFailed) as error:
@@ -379,11 +401,22 @@ class Session:
                     raise
                 return int(ExitCode.DONE)
             code = self._say_unprinted(report)
-        return int(self.stop.exit_code or self._or_unlogged(code))
+        return self._final(code)
 
-    def _or_unlogged(self, code: int) -> int:
-        """PARTIAL for a change that is done but for its entry in the operator log."""
-        return ExitCode.PARTIAL if self._unlogged and code == ExitCode.DONE else code
+    def _final(self, code: int) -> int:
+        """Give the process's exit code: the log's, a signal's, or 8 where the log could not be written."""
+        if self.ended is None:
+            return int(self.stop.exit_code or code)
+        if self._unlogged:
+            return int(ExitCode.PARTIAL if code == ExitCode.DONE else code)
+        self._amend_log(code)
+        return code
+
+    def _amend_log(self, exit_code: int) -> None:
+        """Let the log's entry have the process's exit code, where printing the result changed it."""
+        if self._operation is not None and self.ended not in {None, exit_code}:
+            self._operation.end(exit_code)
+            self.ended = exit_code
 
     @property
     def looks(self) -> bool:

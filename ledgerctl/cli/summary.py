@@ -2,22 +2,22 @@
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ledgerctl.cli.change import Change, change
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import Account, OfAccount
 from ledgerctl.cli.session import Session, is_terminal
 from ledgerctl.domain.days import check_day_order, parse_day
-from ledgerctl.errors import ExitCode, UsageError
-from ledgerctl.render.report import Report
+from ledgerctl.domain.results import Fate, Result, Run
+from ledgerctl.errors import ExitCode, PartlyDone, UsageError
+from ledgerctl.render.report import Report, settled
 
 if TYPE_CHECKING:
     from ledgerctl.domain.summary import Rebuilt
-    from ledgerctl.operations.log import Operation
     from ledgerctl.operations.rebuild import Request
     from ledgerctl.operations.summaries import Window
 
@@ -76,42 +76,51 @@ def rebuild(
     from ledgerctl.render.views.summary import rebuilt
 
     request = Request(window_of(session, days, from_day, to_day), account, not no_late)
-    session.consent(["rebuild daily summaries", session.place()], count=1, bulk=False)
-    if session.dry_run:
-        return rebuilt(preview(session.stores, request))
-    return carry_out(session, request, metrics_file)
+    report = change(
+        session,
+        Change(
+            plan=lambda: request,
+            question=lambda _request: "rebuild daily summaries",
+            preview=lambda request: Result([preview(session.stores, request)]),
+            apply=lambda request, run: carry_out(session, request, metrics_file, run),
+            view=lambda _request, result: rebuilt(result.items[0]),
+        ),
+    )
+    return None if session.words.quiet and settled(report.exit_code) == ExitCode.DONE else report
 
 
-def carry_out(session: Session, request: "Request", metrics_file: Path | None) -> Report | None:
-    """Rebuild, log it, write the metrics file; None when all went well and --quiet was given."""
-    from ledgerctl.operations.rebuild import rebuild as run
-    from ledgerctl.render.views.summary import rebuilt
+def carry_out(
+    session: Session, request: "Request", metrics_file: Path | None, run: "Run[Rebuilt]"
+) -> None:
+    """Rebuild, then write the metrics file; a file that cannot be written is an error of the run."""
+    from ledgerctl.operations.rebuild import rebuild as write
 
-    with session.operation() as operation:
-        done = run(
+    result = run.result
+    try:
+        done = write(
             session.stores,
             request,
-            stopping=lambda: session.stop.requested,
-            progress=session.progress,
+            stopping=run.stopping,
+            progress=run.progress,
+            begun=result.items.append,
         )
-        unwritten = "" if done.days_left else write_metrics(session, metrics_file, done)
-        note_counts(operation, done)
-        code = ExitCode.PARTIAL if unwritten else done.exit_code
-        operation.exit_code = int(session.stop.exit_code or code)
-    if unwritten:
-        session.notes.append(unwritten)  # even with --quiet: an alert reads that file
-    if session.words.quiet and operation.exit_code == ExitCode.DONE:
-        return None
-    return replace(rebuilt(done), exit_code=int(code))
+        result.fates[Fate.DONE] = 1
+        result.fates[Fate.REFUSED] = len(done.refused_rows)
+        if metrics_file is not None and not done.days_left:
+            write_metrics(session, metrics_file, done)
+    finally:
+        for done in result.items:
+            note_counts(result, done)
 
 
-def note_counts(operation: "Operation", done: "Rebuilt") -> None:
+def note_counts(result: "Result[Rebuilt]", done: "Rebuilt") -> None:
     """Put a rebuild's counts into the operator log's entry."""
-    operation.count("days_written", done.days_written)
-    operation.count("days_cleared", done.days_cleared)
-    operation.count("rows", done.rows)
-    operation.count("late_days", len(done.late_days))
-    operation.count("refused", len(done.refused))
+    result.not_tried = len(done.days_left)
+    result.count("days_written", done.days_written or 0)
+    result.count("days_cleared", done.days_cleared)
+    result.count("rows", done.rows or 0)
+    result.count("late_days", len(done.late_days))
+    result.count("refused", len(done.refused))
 
 
 @command(app, "drift")
@@ -176,21 +185,20 @@ def window_of(
     return Window(explicit=(first, last))
 
 
-def write_metrics(session: Session, file: Path | None, done: "Rebuilt") -> str:
-    """Replace the metrics file; returns what to say when that failed, else nothing.
+def write_metrics(session: Session, file: Path, done: "Rebuilt") -> None:
+    """Replace the metrics file; the rebuild stands whatever happens here, and the old file too.
 
-    The rebuild stands whatever happens here, and the old file too.
+    Raises PartlyDone when it could not be written.
     """
     from ledgerctl.render.views.summary import metrics
 
-    if file is None:
-        return ""
     try:
         replace_file(file, metrics(done, session.stores.mongo.now()))
     except OSError as error:
         why = error.strerror or type(error).__name__
-        return f"the rebuild is complete, but the metrics file {file} was not written: {why}"
-    return ""
+        raise PartlyDone(
+            f"the rebuild is complete, but the metrics file {file} was not written: {why}"
+        ) from None
 
 
 def replace_file(file: Path, text: str) -> None:

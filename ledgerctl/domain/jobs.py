@@ -8,8 +8,8 @@ from typing import assert_never
 
 from ledgerctl.domain.amounts import Amount
 from ledgerctl.domain.ids import Id
+from ledgerctl.domain.results import Fate
 from ledgerctl.domain.rows import Row, RowType
-from ledgerctl.errors import ExitCode
 
 
 class Flag(Enum):
@@ -249,13 +249,10 @@ def _compare_charge(charge: Row, *, account: Id, cost: int) -> Stop:
     return Stop(Outcome.ALREADY_CHARGED, charge)
 
 
-def exit_code(outcomes: Iterable[Outcome]) -> ExitCode:
-    """How several named things end together. Source: contract, section 1, the last paragraph."""
-    seen = set(outcomes)
-    good = seen & (APPLIED | ALREADY)
-    bad = seen - good
-    if not bad:
-        return ExitCode.DONE
-    if good:
-        return ExitCode.PARTIAL
-    return ExitCode.NOT_FOUND if bad == {Outcome.NOT_FOUND} else ExitCode.REFUSED
+def fate_of(outcome: Outcome) -> Fate:
+    """Class an outcome as a change's result counts it."""
+    if outcome in APPLIED:
+        return Fate.DONE
+    if outcome in ALREADY:
+        return Fate.ALREADY
+    return Fate.NOT_FOUND if outcome is Outcome.NOT_FOUND else Fate.REFUSED

@@ -1,14 +1,13 @@
 """The retry queue's rules: what a failure makes of a job, what is settled, whose worker is dead."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state
 from ledgerctl.domain.payload import Payload, Unreadable
 from ledgerctl.domain.retry import RetryPolicy
-from ledgerctl.errors import LedgerctlError
 
 LEASE_PREFIX = "worker:"
 WORKER_TERM = timedelta(seconds=5)  # a worker that did not renew for this long is not live
@@ -138,17 +137,9 @@ class WorkerEntries:
     hold: Hold | None
 
 
-@dataclass(slots=True)
-class Recovery:
-    """What came of a recovery: entries moved by worker, and the trouble that ended it early."""
-
-    moved: dict[str, int] = field(default_factory=dict)
-    trouble: LedgerctlError | None = None
-
-    @property
-    def recovered(self) -> int:
-        """The entries that went back to retry."""
-        return sum(self.moved.values())
+def recoverable(found: Iterable[WorkerEntries]) -> int:
+    """Count the entries of dead workers."""
+    return sum(worker.entries for worker in found if worker.hold is None)
 
 
 @dataclass(slots=True)
@@ -171,6 +162,6 @@ class Tally:
         return self.ran + self.skipped_settled
 
     @property
-    def changed(self) -> bool:
-        """Whether anything was done for good."""
-        return bool(self.succeeded or self.failed or self.dead_lettered or self.skipped_settled)
+    def counts(self) -> dict[str, int]:
+        """Give the counts that are not zero, by name."""
+        return {name: number for name, number in asdict(self).items() if number}

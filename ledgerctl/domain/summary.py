@@ -6,7 +6,6 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 
 from ledgerctl.domain.days import next_day, previous_day
-from ledgerctl.errors import ExitCode
 
 OUTSIDE_WINDOW = "outside_window"
 BEFORE_FIRST_ROW = "before_first_row"
@@ -158,10 +157,10 @@ class Rebuilt:
     refused_rows: tuple[RefusedRow, ...]
     undated: int  # rows without a usable date or amount that refuse nothing
     not_rebuilt: tuple[Untouched, ...]
-    accounts: int = 0
-    days_written: int = 0
+    accounts: int | None = None  # None: not counted, because the store went away
+    days_written: int | None = None
     days_cleared: int = 0
-    rows: int = 0
+    rows: int | None = None
     duration_s: Decimal = Decimal(0)
     days_left: tuple[str, ...] = ()  # interrupted before these
     differences: list[Difference] | None = None  # of a dry run
@@ -170,11 +169,6 @@ class Rebuilt:
     def refused(self) -> list[str]:
         """The accounts that were not written."""
         return accounts_of(self.refused_rows)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """8 when accounts were refused."""
-        return ExitCode.PARTIAL if self.refused_rows else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +218,6 @@ class Drift:
         return worst(self.drifted)
 
     @property
-    def exit_code(self) -> ExitCode:
-        """5 when anything was found."""
-        return ExitCode.FOUND if self.drifted or self.unusable_rows else ExitCode.DONE
+    def found(self) -> bool:
+        """Say whether anything is wrong."""
+        return bool(self.drifted or self.unusable_rows)

@@ -13,7 +13,7 @@ from ledgerctl.domain.days import EARLIEST
 from ledgerctl.domain.inbox import TAKEABLE, Claim, Finish, Left, Standing, judge
 from ledgerctl.domain.rows import Message
 from ledgerctl.domain.times import shifted
-from ledgerctl.errors import LedgerctlError, UsageError
+from ledgerctl.errors import UsageError
 from ledgerctl.operations.claims import Claims
 from ledgerctl.operations.handlers import Handler
 from ledgerctl.stores.codec import from_id, to_plain
@@ -45,12 +45,6 @@ class Counts:
     failed: int = 0
     dead: int = 0  # rows that this run marked dead, handled by it or abandoned by another
     superseded: int = 0
-    trouble: LedgerctlError | None = None  # what ended the run after its first change
-
-    @property
-    def changed(self) -> bool:
-        """Whether any row was changed."""
-        return bool(self.handled or self.dead)
 
     def finished(self, finish: Finish) -> None:
         """Count the end of one handling."""
@@ -191,32 +185,26 @@ def variables(claim: Claim) -> dict[str, str]:
     }
 
 
-def consume(backlog: Backlog, work: Work, *, until: Until, stopping: Callable[[], bool]) -> Counts:
+def consume(
+    backlog: Backlog, work: Work, counts: Counts, *, until: Until, stopping: Callable[[], bool]
+) -> None:
     """Handle a group's open messages until told to stop, or until there is none.
 
-    A signal ends the run after the message in hand. Trouble before the first change is raised,
-    later it is kept in the counts: what was done stays done.
+    A signal ends the run after the message in hand. `counts` is true at every moment, also when a
+    store raises.
     """
-    counts = Counts()
 
     def enough() -> bool:
         return stopping() or (until is Until.ONCE and counts.handled > 0)
 
     while not enough():
         before = counts.handled + counts.dead
-        try:
-            one_pass(backlog, work, counts, enough)
-        except LedgerctlError as error:
-            if not counts.changed:
-                raise
-            counts.trouble = error
-            return counts
+        one_pass(backlog, work, counts, enough)
         if counts.handled + counts.dead > before:
             continue
         if until is not Until.STOPPED:
-            return counts
+            return
         idle(stopping)
-    return counts
 
 
 def one_pass(backlog: Backlog, work: Work, counts: Counts, enough: Callable[[], bool]) -> None:

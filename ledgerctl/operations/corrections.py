@@ -1,5 +1,6 @@
 """Corrections: one row that brings a job to its right net, however many operators try."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ from ledgerctl.domain.repair import (
     NoCorrection,
     decide_correction,
 )
+from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.rows import NewRow, RowType
-from ledgerctl.errors import ExitCode, InvariantBroken
+from ledgerctl.errors import InvariantBroken
 from ledgerctl.operations.cases import load
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.ledger import Appended, Conflict, RowTaken
@@ -31,28 +33,22 @@ class Correction:
     detail: str = ""
 
     @property
-    def exit_code(self) -> int:
-        """0 done or right already, 4 no such job, else 3."""
+    def fate(self) -> Fate:
+        """Class the outcome as a change's result counts it."""
         match self.outcome:
-            case CorrectionOutcome.APPLIED | CorrectionOutcome.ALREADY_RIGHT:
-                return int(ExitCode.DONE)
+            case CorrectionOutcome.APPLIED:
+                return Fate.DONE
+            case CorrectionOutcome.ALREADY_RIGHT:
+                return Fate.ALREADY
             case CorrectionOutcome.NOT_FOUND:
-                return int(ExitCode.NOT_FOUND)
+                return Fate.NOT_FOUND
             case _:
-                return int(ExitCode.REFUSED)
+                return Fate.REFUSED
 
-    def document(self, *, operation_id: str | None = None, dry_run: bool = False) -> dict[str, Any]:
-        """The result as printed. Source: contract, section 3, ledger."""
-        return {
-            "job_id": self.job_id,
-            "outcome": str(self.outcome),
-            "amount": self.amount,
-            "row_id": self.row_id,
-            "net": self.net,
-            "detail": self.detail,
-            "operation_id": operation_id,
-            "dry_run": dry_run,
-        }
+    @property
+    def result(self) -> Result["Correction"]:
+        """Give the result of a change that is this one correction."""
+        return Result([self], {str(self.outcome): 1}, Counter({self.fate: 1}))
 
 
 def preview(stores: Stores, job_id: str) -> Correction:
@@ -75,6 +71,13 @@ def correct(
         if result is not None:
             return result
     raise InvariantBroken(f"the corrections of job {job_id} kept changing")
+
+
+def apply(stores: Stores, job_id: str, run: Run[Correction]) -> None:
+    """Correct one job as part of a run."""
+    done = correct(stores, job_id, operation_id=run.operation_id, reason=run.reason)
+    run.result.items.append(done)
+    run.result.count(str(done.outcome), fate=done.fate)
 
 
 def attempt(

@@ -1,13 +1,17 @@
-"""Building the indexes that the guarantees stand on."""
+"""Building the indexes that the guarantees depend on."""
 
-from collections.abc import Sequence
+from collections import Counter
 
-from ledgerctl.errors import ExitCode
+from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import INDEXES, Index, IndexStatus
 
-BUILT = {"created", "shown_again", "would_create"}  # in this run
-NOT_BUILT = {"blocked", "conflict"}
+FATES = {
+    "created": Fate.DONE,
+    "shown_again": Fate.DONE,
+    "blocked": Fate.REFUSED,
+    "conflict": Fate.REFUSED,
+}
 
 
 def build_indexes(stores: Stores) -> list[IndexStatus]:
@@ -15,25 +19,25 @@ def build_indexes(stores: Stores) -> list[IndexStatus]:
     return [stores.indexes.build(index) for index in INDEXES]
 
 
-def plan_indexes(stores: Stores) -> list[IndexStatus]:
-    """What `build_indexes` would do, changing nothing."""
-    return [
+def apply(stores: Stores, run: Run[IndexStatus]) -> None:
+    """Build the indexes as part of a run."""
+    for built in map(stores.indexes.build, INDEXES):
+        run.result.items.append(built)
+        run.result.count(built.status, fate=FATES.get(built.status, Fate.LEFT))
+
+
+def plan_indexes(stores: Stores) -> Result[IndexStatus]:
+    """Say what `build_indexes` would do, changing nothing; what is in the way is no failure yet."""
+    found = [
         IndexStatus(index.name, "exists")
         if stores.indexes.exists(index)
         else blocked_or_missing(stores, index)
         for index in INDEXES
     ]
+    return Result(found, fates=Counter({Fate.LEFT: len(found)}))
 
 
 def blocked_or_missing(stores: Stores, index: Index) -> IndexStatus:
-    """Whether a missing index could be built."""
+    """Say whether a missing index could be built."""
     rows = list(stores.indexes.in_the_way(index)) if index.unique else []
     return IndexStatus(index.name, "blocked" if rows else "would_create", rows)
-
-
-def exit_code(found: Sequence[IndexStatus]) -> ExitCode:
-    """0 when all are there, 8 when some were built, 3 when none was and some are missing."""
-    statuses = {one.status for one in found}
-    if not statuses & NOT_BUILT:
-        return ExitCode.DONE
-    return ExitCode.PARTIAL if statuses & BUILT else ExitCode.REFUSED

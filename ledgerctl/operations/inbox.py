@@ -328,9 +328,15 @@ def unchanged(after: Standing | None, before: Standing) -> Standing:
     return after
 
 
-def settle(stores: Stores, rows: Sequence[Any], *, stopping: Callable[[], bool]) -> Iterator[int]:
-    """Complete rows marked succeeded as of their last delivery; yields the count of each chunk."""
+def settle(
+    stores: Stores, rows: Sequence[Any], *, stopping: Callable[[], bool]
+) -> Iterator[tuple[int, int]]:
+    """Complete rows marked succeeded as of their last delivery.
+
+    Yields for each chunk how many rows it completed and how many it tried.
+    """
     for start in range(0, len(rows), CHUNK):
         if stopping():
             return
-        yield stores.inbox.settle(rows[start : start + CHUNK])
+        chunk = rows[start : start + CHUNK]
+        yield stores.inbox.settle(chunk), len(chunk)

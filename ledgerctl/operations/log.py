@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ledgerctl.errors import ExitCode, LedgerctlError, OutcomeUnknown, StoreBusy, StoreUnavailable
+from ledgerctl.errors import (
+    LedgerctlError,
+    OutcomeUnknown,
+    StoreBusy,
+    StoreUnavailable,
+    exit_code_of,
+)
 from ledgerctl.stores.operator_log import OperatorLog
 
 END_TRIES = 4  # of completing an entry: writing it again changes nothing
@@ -30,7 +36,7 @@ class Operation:
     reason: str | None = None
     id: str = ""
     counts: dict[str, int] = field(default_factory=dict)
-    exit_code: int = int(ExitCode.DONE)
+    exit_code: int = 0
     unfinished: LedgerctlError | None = None  # why the entry could not be completed
 
     def begin(self) -> None:
@@ -56,8 +62,12 @@ class Operation:
                 hint="try again",
             ) from None
 
-    def end(self, *, exit_code: int) -> None:
-        """Complete the entry; what a lost store leaves open is said in `unfinished`, not raised."""
+    def end(self, how: int | BaseException | None) -> None:
+        """Complete the entry by an exit code or by what ended the run.
+
+        What keeps the entry open is told in `unfinished`, not raised.
+        """
+        exit_code = how if isinstance(how, int) else exit_code_of(how)
         for left in reversed(range(END_TRIES)):
             try:
                 self.log.end(self.id, at=self.clock(), counts=self.counts, exit_code=exit_code)

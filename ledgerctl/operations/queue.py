@@ -1,6 +1,6 @@
 """The retry queue for operators: what stands where, push a failed job, recover a dead worker's."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -18,7 +18,6 @@ from ledgerctl.domain.queue import (
     Place,
     Pushed,
     QueueStats,
-    Recovery,
     RetryStats,
     WorkerEntries,
     failure,
@@ -26,7 +25,6 @@ from ledgerctl.domain.queue import (
     may_name,
 )
 from ledgerctl.errors import (
-    LedgerctlError,
     NotFound,
     OutcomeUnknown,
     Refused,
@@ -286,21 +284,19 @@ def plan_recovery(stores: Stores, *, older_than: timedelta, force: bool) -> list
     ]
 
 
-def recover(stores: Stores, dead: list[WorkerEntries], *, stopping: Callable[[], bool]) -> Recovery:
-    """Move the entries of dead workers to the tail of retry, byte for byte, in chunks."""
-    found = Recovery()
-    for worker in dead:
-        try:
+def recover(
+    stores: Stores, found: Sequence[WorkerEntries], *, stopping: Callable[[], bool]
+) -> Iterator[tuple[str, int]]:
+    """Move the entries of dead workers to the tail of retry, byte for byte.
+
+    Yields worker and count of each chunk that was moved; stops between two chunks.
+    """
+    for worker in found:
+        if worker.hold is None:
             for moved in recovered_chunks(stores, worker.key, worker.entries):
-                found.moved[worker.worker] = found.moved.get(worker.worker, 0) + moved
+                yield worker.worker, moved
                 if stopping():
-                    return found
-        except LedgerctlError as error:
-            if not found.recovered:
-                raise
-            found.trouble = error
-            return found
-    return found
+                    return
 
 
 def recovered_chunks(stores: Stores, key: str, entries: int) -> Iterator[int]:

@@ -1,9 +1,9 @@
 """Rebuild daily summaries: one run at a time, from the ledger, never over a later figure."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,14 +20,7 @@ from ledgerctl.domain.summary import (
     refusals,
     untouched,
 )
-from ledgerctl.errors import (
-    ExitCode,
-    LeaseHeld,
-    LedgerctlError,
-    OutcomeUnknown,
-    PartlyDone,
-    StoreBusy,
-)
+from ledgerctl.errors import LeaseHeld, LedgerctlError, OutcomeUnknown
 from ledgerctl.operations.summaries import (
     REBUILT,
     Window,
@@ -128,8 +121,11 @@ def rebuild(
     *,
     stopping: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
+    begun: Callable[[Rebuilt], None] = lambda _: None,
 ) -> Rebuilt:
     """Overwrite the summaries of a window from the ledger, and of days with late rows.
+
+    `begun` gets the outcome before the first write; it is kept true while days are written.
 
     Never two at once (LeaseHeld); a figure whose `as_of` is later stays. Source: contract,
     section 3, summary rebuild; domain, section 5.
@@ -143,6 +139,7 @@ def rebuild(
             mark,
             stopping=lambda: stopping() or lease.lost.is_set(),
             progress=progress,
+            begun=begun,
         )
         if lease.lost.is_set():
             raise LeaseHeld(
@@ -164,6 +161,7 @@ def overwrite(
     stopping: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
     pause: Callable[[], None] = lambda: None,
+    begun: Callable[[Rebuilt], None] = lambda _: None,
 ) -> Rebuilt:
     """A rebuild without its lease: right beside any other, by the rule of `as_of` alone.
 
@@ -174,7 +172,10 @@ def overwrite(
     with stores.summaries.session() as session:
         plan = make_plan(stores, request, mark, session)
         pause()
-        return carry_out(stores, request, plan, session, stopping, progress)
+        rebuilt = plan.outcome(stores.settings.timezone)
+        begun(rebuilt)
+        carry_out(stores, request, plan, rebuilt, session, stopping, progress)
+        return rebuilt
 
 
 def seconds_since(began: float) -> Decimal:
@@ -281,7 +282,7 @@ def odd_by_day(
     def look(span: DaySpan, own: Any) -> OddRows:
         return stores.daily_rows.odd_rows(span, recorded, accounts, own)
 
-    return side_by_side(stores, days, look, after=session)
+    return side_by_side(stores, days, look, {}, after=session)
 
 
 def late_days(
@@ -299,57 +300,67 @@ def carry_out(
     stores: Stores,
     request: Request,
     plan: Plan,
+    rebuilt: Rebuilt,
     session: Any,
     stopping: Callable[[], bool],
     progress: Callable[[str], None],
-) -> Rebuilt:
-    """Write the days of a plan, each whole, then clear what has no rows, then count."""
+) -> None:
+    """Write the days of a plan, each whole, then clear what has no rows, then count.
+
+    After an error the counts are taken all the same; what the store no longer tells stays None.
+    """
     summaries, rule = stores.summaries, plan.rule(stores, request)
 
     def write(span: DaySpan, own: Any) -> None:
         odd = span.day in plan.odd_days
         shape = stores.daily_rows.shape(span, odd=odd, session=own)
-        try:
-            summaries.merge_day(span, rule, shape, own)
-        except StoreBusy as error:  # it writes an account at a time
-            if summaries.written_at({"$eq": span.day}, plan.as_of, own).days:
-                raise PartlyDone(
-                    f"{error.message}; some summaries of {span.day} were written",
-                    hint="run it again: a second run is safe",
-                ) from None
-            raise
+        summaries.merge_day(span, rule, shape, own)
         progress(f"{span.day} written")
 
-    done = side_by_side(stores, plan.days, write, after=session, stopping=stopping, changing=True)
-    rebuilt = plan.outcome(rule.timezone)
-    rebuilt.days_left = tuple(span.day for span in plan.days if span not in done)
+    done: dict[DaySpan, None] = {}
+    try:
+        side_by_side(stores, plan.days, write, done, after=session, stopping=stopping)
+    except LedgerctlError:
+        rebuilt.days_left = days_left(plan, done)
+        with suppress(LedgerctlError):  # the first error is the one to report
+            count_written(stores, plan, rebuilt, session)
+        raise
+    rebuilt.days_left = days_left(plan, done)
     if not rebuilt.days_left:
         rebuilt.days_cleared = sum(
             summaries.clear(condition, rule, session) for condition in plan.conditions
         )
-    written = [summaries.written_at(one, plan.as_of, session) for one in plan.conditions]
+    count_written(stores, plan, rebuilt, session)
+
+
+def days_left(plan: Plan, done: Collection[DaySpan]) -> tuple[str, ...]:
+    """Name the days of a plan that were not written."""
+    return tuple(span.day for span in plan.days if span not in done)
+
+
+def count_written(stores: Stores, plan: Plan, rebuilt: Rebuilt, session: Any) -> None:
+    """Count what stands with this run's `as_of`."""
+    written = [stores.summaries.written_at(one, plan.as_of, session) for one in plan.conditions]
     rebuilt.accounts = len(frozenset().union(*(one.accounts for one in written)))
     rebuilt.days_written = sum(one.days for one in written)
     rebuilt.rows = sum(one.rows for one in written)
-    return rebuilt
 
 
 def side_by_side(
     stores: Stores,
     days: Sequence[DaySpan],
     work: Callable[[DaySpan, Any], T],
+    done: dict[DaySpan, T],
     *,
     after: Any,
     stopping: Callable[[], bool] = lambda: False,
-    changing: bool = False,
 ) -> dict[DaySpan, T]:
-    """Do each day's work, two at once, each in its own session that has seen what `after` saw.
+    """Fill in `done` by each day's work, two at once, each in a session that has seen what `after` saw.
 
-    Days that had not begun when `stopping` said so are left out. Trouble ends it after the days in
-    hand: OutcomeUnknown if any is, PartlyDone when something was changed before, else as it came.
+    Days that had not begun when `stopping` said so are left out. An error ends it after the days
+    in hand; OutcomeUnknown, if any is, hides the others.
     """
     trouble: list[LedgerctlError] = []
-    done: dict[DaySpan, T] = {}
 
     def one(span: DaySpan) -> None:
         if trouble or stopping():
@@ -364,16 +375,5 @@ def side_by_side(
         list(pool.map(one, days))
     if trouble:
         unknown = (error for error in trouble if isinstance(error, OutcomeUnknown))
-        first = next(unknown, trouble[0])  # one that changed nothing must not hide it
-        raise trouble_after(first, [span.day for span in done] if changing else [])
+        raise next(unknown, trouble[0])
     return done
-
-
-def trouble_after(error: LedgerctlError, days: Sequence[str]) -> LedgerctlError:
-    """The error as it is, or, after the first change, one that says what was done."""
-    if not days or error.exit_code != ExitCode.UNAVAILABLE:
-        return error
-    return PartlyDone(
-        f"{error.message}; written before: {', '.join(sorted(days))}",
-        hint="run it again: a second run is safe",
-    )

@@ -1,14 +1,14 @@
 """Repairs: what the audit finds and the rows prove is put right, each step under its own guard."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from ledgerctl.domain.audit import Case, Code
-from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.jobs import (
     ALREADY,
     Append,
@@ -20,16 +20,17 @@ from ledgerctl.domain.jobs import (
     decide_refund,
 )
 from ledgerctl.domain.repair import Mend, Repair, RepairStep, plan
+from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.rows import RowType
-from ledgerctl.errors import ExitCode, InvariantBroken, LedgerctlError, OutcomeUnknown
+from ledgerctl.errors import InvariantBroken
 from ledgerctl.operations.audit import Audit, Scope, chunks
 from ledgerctl.operations.cases import ids, load, without_message
-from ledgerctl.operations.log import Operation
 from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, complete_row, flag_time
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import LEDGER_UNIQUE
 
 T = TypeVar("T")
+RepairRun: TypeAlias = "Run[RepairNote]"
 LOADED = 100  # jobs read together before their repairs
 ROUNDS_MAX = 4  # looks at one job: a row appended in one is what proves a flag's time in the next
 STEP_OF = {RowType.REFUND: Step.REFUND, RowType.RECLAIM: Step.RECLAIM}
@@ -45,40 +46,17 @@ class Selection:
     repairs: int = 0
     young: int = 0  # younger than the grace: left to whoever is at work
 
+    def preview(self) -> "Result[RepairNote]":
+        """Say what a repair of this selection counts before it has done anything."""
+        return Result(fates=Counter({Fate.LEFT: self.young}))
 
-@dataclass(slots=True)
-class RepairOutcome:
-    """What came of a repair, finding by finding."""
 
-    repaired: int = 0
-    skipped: int = 0
-    refused: list[str] = field(default_factory=list)  # one sentence each
-    dated_now: list[str] = field(default_factory=list)  # rows whose flag had no time
-    not_tried: int = 0
-    trouble: LedgerctlError | None = None
+@dataclass(frozen=True, slots=True)
+class RepairNote:
+    """One thing that a repair has to tell: a row dated now, or why a step was refused."""
 
-    @property
-    def exit_code(self) -> int:
-        """0; 3 when all was refused, 8 when some was; 7 or 8 when a store failed in between."""
-        if self.trouble is not None:
-            unknown = isinstance(self.trouble, OutcomeUnknown)
-            return int(ExitCode.UNKNOWN if unknown else ExitCode.PARTIAL)
-        if self.refused:
-            return int(ExitCode.PARTIAL if self.repaired else ExitCode.REFUSED)
-        return int(ExitCode.DONE)
-
-    def notes(self) -> list[str]:
-        """What people should know besides the counts."""
-        said = []
-        if self.dated_now:
-            said.append(f"dated now, because their flags have no time: {some_of(self.dated_now)}")
-        if self.not_tried:
-            said.append(f"{self.not_tried} jobs were not tried")
-        return said
-
-    def trouble_document(self) -> dict[str, Any] | None:
-        """What ended it early, as printed."""
-        return None if self.trouble is None else self.trouble.document()
+    text: str
+    refused: bool = False
 
 
 @dataclass(slots=True)
@@ -135,43 +113,29 @@ class Repairer:
             if not self.scope.codes or repair.finding.code in self.scope.codes:
                 yield repair
 
+    def judged(self) -> Iterator[tuple[Repair, bool]]:
+        """Yield every repair of the scope, and whether it is older than the grace."""
+        now = self.stores.mongo.now()
+        return ((one, self.is_ripe(one, now)) for one in self.planned())
+
     def is_ripe(self, repair: Repair, now: datetime) -> bool:
         """Whether it is older than the grace."""
         return repair.is_ripe(now, self.grace)
 
     # doing
 
-    def run(
-        self, selection: Selection, operation: Operation, *, stopping: Callable[[], bool]
-    ) -> RepairOutcome:
-        """Heal what was selected; each job is looked at anew, each step keeps its guard.
-
-        Trouble before the first change is raised, later trouble is kept in the outcome.
-        """
-        outcome = RepairOutcome(skipped=selection.young)
-        try:
-            self._run(selection, operation, outcome, stopping)
-        except LedgerctlError as error:
-            if not outcome.repaired:
-                raise
-            outcome.trouble = error
-        operation.exit_code = outcome.exit_code
-        return outcome
-
-    def _run(
-        self,
-        selection: Selection,
-        operation: Operation,
-        outcome: RepairOutcome,
-        stopping: Callable[[], bool],
-    ) -> None:
+    def apply(self, selection: Selection, run: RepairRun) -> None:
+        """Heal what was selected; each job is read again, and each step keeps its guard."""
+        run.result.fates[Fate.LEFT] += selection.young
         left = len(selection.jobs) + len(selection.rows)
-        for case in self._cases(selection):
-            if stopping():
-                outcome.not_tried = left
-                return
-            left -= 1
-            self._mend(case, operation, outcome)
+        try:
+            for case in self._cases(selection):
+                if run.stopping():
+                    return
+                self._mend(case, run)
+                left -= 1
+        finally:
+            run.result.not_tried = left
 
     def _cases(self, selection: Selection) -> Iterator[Case]:
         for some in chunks(selection.jobs, LOADED):
@@ -182,48 +146,46 @@ class Repairer:
             now = self.stores.mongo.now()
             yield from (Case(None, (), (row,), now, missing & ids([row])) for row in rows)
 
-    def _mend(self, case: Case, operation: Operation, outcome: RepairOutcome) -> None:
+    def _mend(self, case: Case, run: RepairRun) -> None:
         """Heal one case, looking again after each round for what has become provable."""
         done: set[tuple[Code, str]] = set()
         for _ in range(ROUNDS_MAX):
             ripe = [
                 one
                 for one in self._wanted(case)
-                if self.is_ripe(one, case.now) or rests_on(one, operation.id)
+                if self.is_ripe(one, case.now) or rests_on(one, run.operation_id)
             ]
             fresh = [one for one in ripe if (one.finding.code, key_of(one)) not in done]
             if not fresh:
                 return
             for repair in fresh:
                 done.add((repair.finding.code, key_of(repair)))
-                self._heal(repair, operation, outcome)
+                self._heal(repair, run)
             if case.job_id is None:
                 return
             case = load(self.stores, [case.job_id])[0]
 
-    def _heal(self, repair: Repair, operation: Operation, outcome: RepairOutcome) -> None:
+    def _heal(self, repair: Repair, run: RepairRun) -> None:
         wrote = False
         for step in repair.steps:
-            effect = self._apply(step, operation, outcome)
+            effect = self._apply(step, run)
             if isinstance(effect, Refusal):
-                outcome.refused.append(effect.why)
+                run.result.items.append(RepairNote(effect.why, refused=True))
+                run.result.fates[Fate.REFUSED] += 1
                 return
             if effect is Effect.WROTE:
                 wrote = True
-                operation.count(str(step.mend))
+                run.result.count(str(step.mend))
         if wrote:
-            outcome.repaired += 1
-            operation.count("repaired")
+            run.result.count("repaired", fate=Fate.DONE)
         else:
-            outcome.skipped += 1
+            run.result.fates[Fate.LEFT] += 1
 
-    def _apply(
-        self, step: RepairStep, operation: Operation, outcome: RepairOutcome
-    ) -> "Effect | Refusal":
+    def _apply(self, step: RepairStep, run: RepairRun) -> "Effect | Refusal":
         """Do one step under its guard."""
         match step.mend:
             case Mend.APPEND_ROW:
-                return self._append(step, operation, outcome)
+                return self._append(step, run)
             case Mend.PUT_MESSAGE:
                 wrote = self.stores.outbox.add([required(step.row)])
             case Mend.SET_FLAG:
@@ -247,12 +209,10 @@ class Repairer:
         at = None if flag_time(step_of(step), seen) else step.at
         return self.stores.jobs.set_proven_flag(seen, flag_of(step), at=at)
 
-    def _append(
-        self, step: RepairStep, operation: Operation, outcome: RepairOutcome
-    ) -> "Effect | Refusal":
+    def _append(self, step: RepairStep, run: RepairRun) -> "Effect | Refusal":
         """Append the row that a set flag calls for, by the code of the guarded steps."""
         job_id = required(step.job).id
-        request = Request(step_of(step), job_id.text, operation.id, operation.reason)
+        request = Request(step_of(step), job_id.text, run.operation_id, run.reason)
         if step.at is None and not self.index_is_unique:
             self._wait_for_the_slow()
         job = self.stores.jobs.get(job_id)
@@ -261,7 +221,7 @@ class Repairer:
             return Effect.NEEDLESS  # another writer has done it
         result = complete_row(self.stores, request, job, decision)
         if result.applied and result.row_id and flag_time(request.step, job) is None:
-            outcome.dated_now.append(result.row_id)
+            run.result.items.append(RepairNote(result.row_id))
         return effect_of(result)
 
     def _wait_for_the_slow(self) -> None:

@@ -26,7 +26,6 @@ from ledgerctl.domain.queue import (
     is_settled,
 )
 from ledgerctl.errors import (
-    ExitCode,
     JobHeld,
     LedgerctlError,
     OutcomeUnknown,
@@ -92,16 +91,17 @@ class RetryQueue:
         self,
         stores: Stores,
         *,
-        operation: Operation | None = None,
+        operation_id: str = "",
         clock: Callable[[], datetime] | None = None,
         say: Callable[[str], None] = ignore,
+        tally: Tally | None = None,
     ) -> None:
         self.stores = stores
         self.worker = worker_name()
-        self.tally = Tally()
+        self.tally = tally or Tally()
         self.say = say
-        self._operation = operation
-        self._own_operation = operation is None
+        self.operation_id = operation_id  # carried by this worker's rows
+        self._operation: Operation | None = None  # begun here where no run began one
         self._clock = clock or stores.mongo.now
         self._policy = stores.settings.retry
         self._lists = stores.retry_lists
@@ -114,8 +114,9 @@ class RetryQueue:
         settings = self.stores.settings
         own = self._lists.processing_key(self.worker)
         self.stores.queues.require_writable(own, settings.keys.retry, settings.keys.dead_letter)
-        if self._operation is None:
+        if not self.operation_id:
             self._operation = self._begin_operation()
+            self.operation_id = self._operation.id
         self._lease = self._open.enter_context(
             self.stores.leases.held(
                 f"{LEASE_PREFIX}{self.worker}",
@@ -141,10 +142,9 @@ class RetryQueue:
             with suppress(LedgerctlError):
                 if self._lease is not None:
                     self.stores.leases.discard(self._lease)
-            if self._own_operation and self._operation is not None:
-                code = ExitCode.DONE if error is None else ExitCode.BUG
+            if self._operation is not None:
                 with suppress(LedgerctlError):
-                    self._operation.end(exit_code=int(getattr(error, "exit_code", code)))
+                    self._operation.end(error)
 
     # taking
 
@@ -251,11 +251,6 @@ class RetryQueue:
     def put_back(self, delivery: Delivery) -> None:
         """The job was not run to its end: back to the tail of retry, its bytes untouched."""
         self._put_back(delivery.raw, delivery.job_id)
-
-    @property
-    def operation_id(self) -> str:
-        """The operator log's entry that this worker's rows carry."""
-        return "" if self._operation is None else self._operation.id
 
     def persist(self, act: Callable[[], T]) -> T:
         """Do a repeatable step, again and again through a short outage or a held job."""

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final, TextIO
 
 from ledgerctl.errors import OutputFailed
-from ledgerctl.render.report import Record
+from ledgerctl.render.report import CommandLine, Record
 from ledgerctl.render.text import encodable, folded_sentence, visible
 
 _HELD_CHARACTERS_MAX: Final = 65536
@@ -62,8 +62,8 @@ class Output:
         self.write(f"{self.visible(text)}\n")
 
     def prose(self, text: str) -> None:
-        """Take one sentence, folded where it would run into a terminal's edge."""
-        if self._room is None or len(text) < self._room:
+        """Take one sentence, folded at a terminal's edge; a command line stays whole."""
+        if self._room is None or len(text) < self._room or isinstance(text, CommandLine):
             self.line(text)
             return
         for line in folded_sentence(self.visible(text), self._room):

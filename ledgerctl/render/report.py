@@ -13,6 +13,12 @@ Record: TypeAlias = Mapping[str, Value]
 Answer = TypeVar("Answer")
 
 
+class CommandLine(str):
+    """Mark a line that is printed for copying: it is never folded."""
+
+    __slots__ = ()
+
+
 class Kind(Enum):
     """What a column holds, which decides how a table aligns, folds and colours it."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ledgerctl.domain.results import Remedy
 from ledgerctl.render.exact import Encoder, number_text, seconds_of, time_text
+from ledgerctl.render.report import CommandLine
 
 _HIDDEN_CATEGORIES: Final = {
     "Cc",  # C0, DEL, C1
@@ -80,6 +81,25 @@ def folded_sentence(text: str, width: int) -> list[str]:
         else:
             lines[-1] += word
     return lines
+
+
+def shell_line(words: Sequence[str]) -> CommandLine:
+    """Quote words for a shell, so that pasting the line passes exactly these words."""
+    return CommandLine(" ".join(map(_shell_word, words)))
+
+
+def _shell_word(word: str) -> str:
+    if visible(word) == word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(_shell_escape(one) for one in escaped) + "'"
+
+
+def _shell_escape(character: str) -> str:
+    if visible(character) == character:
+        return character
+    stored = character.encode("utf-8", "surrogateescape")
+    return "".join(f"\\x{byte:02x}" for byte in stored)
 
 
 def cell_width(text: str) -> int:

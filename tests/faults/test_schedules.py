@@ -19,10 +19,9 @@ from ledgerctl.operations import steps
 from ledgerctl.operations.audit import Scope
 from ledgerctl.operations.cases import load
 from ledgerctl.operations.database import build_indexes
-from ledgerctl.operations.log import Operation
 from ledgerctl.operations.repair import Repairer, Selection
 from ledgerctl.stores.connections import Stores
-from tests.builders import NOON, make_job, make_row
+from tests.builders import NOON, make_job, make_row, make_run
 from tests.faults.explorer import Action, Actor, Explored, Explorer, Scheduler, WatchedMongo
 from tests.wrong_versions import schedules as wrong
 
@@ -66,10 +65,10 @@ def reclaim(operation_id: str) -> Action:
 
 def repair(stores: Stores) -> Any:
     """A repair that waits for nobody."""
-    operation = Operation(stores.operator_log, stores.mongo.now, "ledger repair", "t", "t", id="r")
+    run = make_run("r")
     repairer = Repairer(stores, Scope(job=JOB), timedelta(0))
-    chosen = Selection(jobs=[JOB], repairs=1)
-    return repairer.run(chosen, operation, stopping=lambda: False)
+    repairer.apply(Selection(jobs=[JOB], repairs=1), run)
+    return run.result
 
 
 def charged(stores: Stores) -> None:

@@ -61,7 +61,9 @@ def consumed(stores: Stores, recompute: Recompute = recompute_days) -> Counts:
     claims = Claims(stores, GROUP, owner="tester", policy=POLICY)
     work = UsageDaily(stores, claims, stores.settings.zone, recompute)
     backlog = Backlog(stores, GROUP, TOPIC, claims.claim_for)
-    return consume(backlog, work, until=Until.EMPTY, stopping=lambda: False)
+    counts = Counts()
+    consume(backlog, work, counts, until=Until.EMPTY, stopping=lambda: False)
+    return counts
 
 
 class Counted:

@@ -20,14 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ledgerctl.domain.audit import MADE_GOOD, Code, Finding, audit
 from ledgerctl.domain.jobs import Outcome
+from ledgerctl.domain.results import Fate
 from ledgerctl.operations import balances, corrections, grants, steps
 from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.cases import load
 from ledgerctl.operations.database import build_indexes
-from ledgerctl.operations.log import Operation
 from ledgerctl.operations.repair import Repairer
 from ledgerctl.stores.connections import Stores
-from tests.builders import NOON
+from tests.builders import NOON, make_run
 
 FULL = os.environ.get("LEDGERCTL_TEST_SCHEDULES") == "full"
 ACCOUNTS = ("acct-1", "acct-2")
@@ -192,13 +192,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def repair(self) -> None:
         before = self.rows()
-        operation = Operation(
-            self.stores.operator_log, self.stores.mongo.now, "ledger repair", "t", "t"
-        )
-        operation.id = self.next_id()
+        run = make_run(self.next_id())
         repairer = Repairer(self.stores, Scope(), timedelta(0))
-        outcome = repairer.run(repairer.select(), operation, stopping=lambda: False)
-        assert outcome.refused == []
+        repairer.apply(repairer.select(), run)
+        assert run.result.fates[Fate.REFUSED] == 0
         assert [one for one in self.found() if one.repairable] == []
         assert repairer.select().repairs == 0
         after = self.rows()
@@ -214,9 +211,11 @@ class LedgerMachine(RuleBasedStateMachine):
         again = corrections.correct(self.stores, job_id, operation_id=self.next_id())
         assert again.row_id is None
         left = [one for one in audit(load(self.stores, [job_id])[0]) if one.code in MADE_GOOD]
-        if result.exit_code == 0:
+        if result.fate in {Fate.DONE, Fate.ALREADY}:
             assert sum(one.effect for one in left) == 0
-        if result.exit_code == 0 and not [one for one in self.of(job_id) if one.repairable]:
+        if result.fate in {Fate.DONE, Fate.ALREADY} and not [
+            one for one in self.of(job_id) if one.repairable
+        ]:
             assert job.net == job.right
 
     def learn(self, rows: dict[str, Any]) -> None:

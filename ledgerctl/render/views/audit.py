@@ -1,11 +1,13 @@
 """Audits, repairs and corrections, as reports."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
 from ledgerctl.domain.audit import Finding
+from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.repair import Repair, RepairStep
+from ledgerctl.domain.results import Fate, Result
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
 from ledgerctl.render.views.job_page import finding_record
 
@@ -147,7 +149,6 @@ def repair_plan(repairs: Iterator[tuple[Repair, bool]]) -> Report:
         columns=REPAIR_COLUMNS,
         records=items(),
         document={
-            "dry_run": True,
             "items": STREAMED,
             "repaired": lambda: counts[True],
             "skipped": lambda: counts[False],
@@ -174,27 +175,28 @@ def repair_item(repair: Repair, step: RepairStep, *, is_ripe: bool) -> Record:
     }
 
 
-def repaired(
-    run: AuditTotals,
-    *,
-    counts: Mapping[str, int],
-    refused: Sequence[str],
-    trouble: Mapping[str, Any] | None,
-    operation_id: str,
-    exit_code: int,
-) -> Report:
-    """What a repair did, and what an audit finds now."""
+class RepairNote(Protocol):
+    """Something that a repair has to tell."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def refused(self) -> bool: ...
+
+
+def repaired(run: AuditTotals, result: Result[Any]) -> Report:
+    """Show what a repair did, and what an audit finds now."""
     left = (finding_record(one) for one in run.findings() if not one.settled)
+    told: Sequence[RepairNote] = result.items
+    refused = [one.text for one in told if one.refused]
+    dated_now = [one.text for one in told if not one.refused]
+    counts = {"repaired": result.fates[Fate.DONE], "skipped": result.fates[Fate.LEFT]}
     document: dict[str, Any] = {
         **counts,
         "left": STREAMED,
         "left_complete": lambda: run.ended_early() is None,
-        "refused": list(refused),
-        "operation_id": operation_id,
-        "dry_run": False,
+        "refused": refused,
     }
-    if trouble is not None:
-        document["error"] = dict(trouble)
     said = f"{counts['repaired']} repaired, {counts['skipped']} skipped"
     return Report(
         columns=FINDING_COLUMNS,
@@ -202,12 +204,23 @@ def repaired(
         document=document,
         items_key="left",
         foot=lambda: (f"{said}, {run.open_findings} left",),
-        notes=lambda: [*refused, *unread(run)],
-        exit_code=lambda: exit_code or (run.exit_code if run.ended_early() else 0),
+        notes=lambda: [
+            *(
+                [f"dated now, as their flags have no time: {some_of(dated_now)}"]
+                if dated_now
+                else []
+            ),
+            *refused,
+            *unread(run),
+        ],
+        exit_code=lambda: run.exit_code if run.ended_early() else 0,
         empty="Nothing is left.",
     )
 
 
-def correction(found: Mapping[str, Any], *, exit_code: int) -> Report:
-    """What came of a correction."""
-    return record(found, columns=CORRECTION_COLUMNS, exit_code=exit_code)
+def correction(result: Result[Any]) -> Report:
+    """Show what came of a correction. Source: contract, section 3, ledger."""
+    (found,) = result.items
+    keys = ("job_id", "amount", "row_id", "net", "detail")
+    document = {"outcome": str(found.outcome)} | {key: getattr(found, key) for key in keys}
+    return record(document, columns=CORRECTION_COLUMNS)

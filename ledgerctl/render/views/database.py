@@ -21,8 +21,8 @@ class IndexStatus(Protocol):
     def rows(self) -> list[Any]: ...
 
 
-def indexes(found: Sequence[IndexStatus], *, dry_run: bool, exit_code: int) -> Report:
-    """What became of each index, with the rows in the way of those that could not be built."""
+def indexes(found: Sequence[IndexStatus]) -> Report:
+    """Show what became of each index, with the rows in the way of those that could not be built."""
     records: list[Any] = [
         {
             "name": one.name,
@@ -37,10 +37,9 @@ def indexes(found: Sequence[IndexStatus], *, dry_run: bool, exit_code: int) -> R
     return Report(
         columns=COLUMNS,
         records=records,
-        document={"indexes": records, "dry_run": dry_run},
+        document={"indexes": records},
         items_key="indexes",
         notes=notes,
-        exit_code=exit_code,
     )
 
 

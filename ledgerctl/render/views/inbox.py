@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ledgerctl.domain.inbox import InboxAudit, Lookup, Measured
+from ledgerctl.domain.results import Fate, Result
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.exact import Encoder, time_text
 from ledgerctl.render.report import Column, Kind, Record, Report, Shape, listing, record
@@ -140,47 +141,26 @@ def message_lines(message: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def changed(
-    found: Sequence[Mapping[str, Any]],
-    *,
-    verb: str,
-    selected: int,
-    done: int,
-    operation_id: str | None,
-    dry_run: bool,
-    exit_code: int = 0,
-) -> Report:
-    """What `retry` and `settle` did, or would do."""
-    document: dict[str, Any] = {
-        "operation_id": operation_id,
-        "dry_run": dry_run,
-        "selected": selected,
-        verb: done,
-    }
+def changed(result: Result[Any], *, verb: str, selected: int) -> Report:
+    """Show what `retry` and `settle` did, or would do."""
+    done = result.fates[Fate.DONE]
+    items = [row(one) for one in result.items]
     return Report(
         columns=CHANGED_COLUMNS,
-        records=[row(one) for one in found],
-        document=document | {"items": [row(one) for one in found]},
+        records=items,
+        document={"selected": selected, verb: done, "items": items},
         items_key="items",
-        foot=[f"{done} {verb}" if not dry_run else f"{selected} would be {verb}"],
-        exit_code=exit_code,
+        foot=[f"{done} of {selected} {verb}"],
     )
 
 
-def consumed(
-    group: str,
-    counts: Mapping[str, Any],
-    *,
-    operation_id: str,
-    exit_code: int,
-    notes: Sequence[str],
-) -> Report:
-    """What a run of the consumer did. Source: contract, section 3, inbox consume."""
-    document = {**counts, "consumer_group": group, "operation_id": operation_id}
+def consumed(group: str, counts: Mapping[str, Any], *, notes: Sequence[str]) -> Report:
+    """Show what a run of the consumer did. Source: contract, section 3, inbox consume."""
     said = ", ".join(
         f"{counts[name]} {name}" for name in ("handled", "succeeded", "failed", "dead")
     )
-    return record(document, columns=CONSUMED_COLUMNS, notes=notes, exit_code=exit_code, foot=[said])
+    document = {**counts, "consumer_group": group}
+    return record(document, columns=CONSUMED_COLUMNS, notes=notes, foot=[said])
 
 
 # the audit

@@ -1,11 +1,11 @@
 """Jobs and the results of guarded steps, as reports."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ledgerctl.domain.amounts import Amount, Unusable
 from ledgerctl.domain.ids import text_of
-from ledgerctl.domain.jobs import ALREADY, APPLIED, Flag, Job, Outcome, StepResult, exit_code, state
+from ledgerctl.domain.jobs import Flag, Job, StepResult, state
+from ledgerctl.domain.results import Fate, Result
 from ledgerctl.domain.rows import Row
 from ledgerctl.render.report import Column, Kind, Record, Report, listing
 
@@ -32,56 +32,28 @@ JOB_COLUMNS = (
 )
 
 
-def results(
-    found: Sequence[StepResult],
-    *,
-    operation_id: str | None,
-    dry_run: bool = False,
-    trouble: Mapping[str, object] | None = None,
-    code: int | None = None,
-) -> Report:
-    """Several guarded steps together; `trouble` tells what ended the run early."""
-    counts = Counter(group(result.outcome) for result in found)
-    records = [result_record(result) for result in found]
-    document: dict[str, object] = {
-        "results": records,
-        "applied": counts["applied"],
-        "unchanged": counts["unchanged"],
-        "refused": counts["refused"],
-        "not_found": counts["not_found"],
-        "dry_run": dry_run,
-        "operation_id": operation_id,
+def results(result: Result[StepResult], *, dry_run: bool) -> Report:
+    """Show several guarded steps together, with their counts."""
+    counts = {
+        "applied": result.fates[Fate.DONE],
+        "unchanged": result.fates[Fate.ALREADY],
+        "refused": result.fates[Fate.REFUSED],
+        "not_found": result.fates[Fate.NOT_FOUND],
     }
-    if trouble is not None:
-        document["error"] = dict(trouble)
+    records = [result_record(one) for one in result.items]
+    applied = "would apply" if dry_run else "applied"
     said = ", ".join(
-        f"{counts[name]} {word}"
-        for name, word in (
-            ("applied", "would be applied" if dry_run else "applied"),
-            ("unchanged", "unchanged"),
-            ("refused", "refused"),
-            ("not_found", "not found"),
-        )
-        if counts[name]
+        f"{number} {applied if name == 'applied' else name.replace('_', ' ')}"
+        for name, number in counts.items()
+        if number
     )
     return Report(
         columns=RESULT_COLUMNS,
         records=records,
-        document=document,  # type: ignore[arg-type]  # JSON values by construction
+        document={"results": records, **counts},
         items_key="results",
-        foot=(said,) if len(found) > 1 else (),
-        notes=("dry run: nothing was written",) if dry_run else (),
-        exit_code=int(exit_code(result.outcome for result in found)) if code is None else code,
+        foot=(said,) if len(records) > 1 else (),
     )
-
-
-def group(outcome: Outcome) -> str:
-    """The count that an outcome goes into."""
-    if outcome in APPLIED:
-        return "applied"
-    if outcome in ALREADY:
-        return "unchanged"
-    return "not_found" if outcome is Outcome.NOT_FOUND else "refused"
 
 
 def result_record(result: StepResult) -> Record:

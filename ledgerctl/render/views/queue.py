@@ -1,11 +1,11 @@
 """The retry queue's lists and what was done to them, as reports."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
 from ledgerctl.domain.payload import Payload, Unreadable
-from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Recovery, Tally, WorkerEntries
-from ledgerctl.errors import LedgerctlError
+from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Tally, WorkerEntries
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
 
 STATS_COLUMNS = (
@@ -123,40 +123,25 @@ def entry_record(entry: Entry, now: datetime) -> Record:
     }
 
 
-def pushed_report(result: Pushed, *, operation_id: str | None, dry_run: bool) -> Report:
-    """Where a failed job went."""
+def pushed_report(result: Pushed, *, dry_run: bool) -> Report:
+    """Show where a failed job went."""
     return record(
         {
             "job_id": result.job_id,
             "attempts": result.attempts,
             "to": str(result.to),
             "not_before": result.not_before,
-            "operation_id": operation_id,
-            "dry_run": dry_run,
         },
         columns=PUSHED_COLUMNS,
         foot=(f"{'would go' if dry_run else 'went'} to {result.to.replace('_', ' ')}",),
     )
 
 
-def worked_report(
-    tally: Tally, *, operation_id: str, trouble: LedgerctlError | None, code: int
-) -> Report:
-    """What a run of the worker loop did, and what ended it early, if anything."""
+def worked_report(tally: Tally) -> Report:
+    """Show what a run of the worker loop did."""
     from dataclasses import asdict
 
-    document: dict[str, object] = {**asdict(tally), "operation_id": operation_id}
-    notes: tuple[str, ...] = ()
-    if trouble is not None:
-        document["error"] = trouble.document()
-        notes = (f"ended early: {trouble.message}", *([trouble.hint] if trouble.hint else []))
-    return record(
-        document,  # type: ignore[arg-type]  # JSON values by construction
-        columns=WORKED_COLUMNS,
-        foot=(worked_line(tally),),
-        notes=notes,
-        exit_code=code,
-    )
+    return record(asdict(tally), columns=WORKED_COLUMNS, foot=(worked_line(tally),))
 
 
 def worked_line(tally: Tally) -> str:
@@ -175,44 +160,30 @@ def worked_line(tally: Tally) -> str:
 
 
 def recovered_report(
-    found: Sequence[WorkerEntries],
-    outcome: Recovery | None,
-    *,
-    operation_id: str | None,
-    dry_run: bool,
+    found: Sequence[WorkerEntries], moved: Sequence[tuple[str, int]], *, dry_run: bool
 ) -> Report:
-    """What went back to retry; a dry run shows what would go."""
-    records = [recovered_record(worker, outcome, dry_run=dry_run) for worker in found]
-    would = sum(worker.entries for worker in found if worker.hold is None)
-    recovered = outcome.recovered if outcome is not None else (would if dry_run else 0)
-    trouble = None if outcome is None else outcome.trouble
-    document: dict[str, object] = {
-        "recovered": recovered,
-        "workers": records,
-        "dry_run": dry_run,
-        "operation_id": operation_id,
-    }
-    if trouble is not None:
-        document["error"] = trouble.document()
+    """Show what went back to retry; a dry run shows what would go."""
+    by_worker: Counter[str] = Counter()
+    for worker, entries in moved:
+        by_worker[worker] += entries
+    records = [recovered_record(worker, by_worker[worker.worker]) for worker in found]
+    recovered = by_worker.total()
     return Report(
         columns=RECOVERED_COLUMNS,
         records=records,
-        document=document,  # type: ignore[arg-type]  # JSON values by construction
+        document={"recovered": recovered, "workers": records},
         foot=(f"{recovered} {'would be recovered' if dry_run else 'recovered'}",),
         notes=left_notes(found),
-        exit_code=0 if trouble is None else 8,
         empty="No worker has anything in hand.",
     )
 
 
-def recovered_record(worker: WorkerEntries, outcome: Recovery | None, *, dry_run: bool) -> Record:
-    """One worker's list."""
-    moved = 0 if outcome is None else outcome.moved.get(worker.worker, 0)
-    would = worker.entries if dry_run and worker.hold is None else moved
+def recovered_record(worker: WorkerEntries, moved: int) -> Record:
+    """Show one worker's list."""
     return {
         "worker": worker.worker,
         "entries": worker.entries,
-        "recovered": would,
+        "recovered": moved,
         "left": None if worker.hold is None else str(worker.hold),
     }
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledgerctl.domain.summary import DayFigures, Difference, Drift, Figures, Rebuilt, Shown
+from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
 from ledgerctl.render.text import rows
 
@@ -66,7 +67,6 @@ def rebuilt(done: Rebuilt) -> Report:
         columns=REBUILT_COLUMNS,
         notes=list(remarks(done)),
         foot=(counts(done),),
-        exit_code=int(done.exit_code),
         sections=sections,
     )
 
@@ -103,7 +103,6 @@ def rebuilt_document(done: Rebuilt) -> dict[str, Any]:
     if done.days_left:
         document["days_left"] = list(done.days_left)
     if done.differences is not None:
-        document["dry_run"] = True
         document["items"] = [change(one) for one in done.differences]
     return document
 
@@ -137,8 +136,9 @@ def figures(found: Figures | None) -> Record | None:
 
 def counts(done: Rebuilt) -> str:
     """The counts in one line."""
+    written = "an unknown number of" if done.days_written is None else done.days_written
     return (
-        f"{done.days_written} summaries written, {done.days_cleared} cleared,"
+        f"{written} summaries written, {done.days_cleared} cleared,"
         f" {len(done.late_days)} late days, {len(done.refused)} accounts refused"
     )
 
@@ -151,8 +151,6 @@ def remarks(done: Rebuilt) -> Iterator[str]:
     if done.undated:
         enter = "enters" if done.undated == 1 else "enter"
         yield f"{rows(done.undated)} without a usable date or amount {enter} no summary"
-    if done.days_left:
-        yield f"interrupted: {len(done.days_left)} days are left; the same command goes on"
 
 
 def drift(found: Drift) -> Report:
@@ -179,7 +177,7 @@ def drift(found: Drift) -> Report:
             f" {found.from_day} to {found.to_day} ({found.timezone})",
         ),
         notes=notes,
-        exit_code=int(found.exit_code),
+        exit_code=int(ExitCode.FOUND if found.found else ExitCode.DONE),
         empty=f"{found.days_compared} summaries compared, none differs.",
     )
 

@@ -7,6 +7,8 @@ import pytest
 from ledgerctl.domain.amounts import Unusable
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import (
+    ALREADY,
+    APPLIED,
     Append,
     Flag,
     Job,
@@ -16,11 +18,11 @@ from ledgerctl.domain.jobs import (
     decide_charge,
     decide_reclaim,
     decide_refund,
-    exit_code,
+    fate_of,
     state,
 )
+from ledgerctl.domain.results import Fate
 from ledgerctl.domain.rows import Row, RowType
-from ledgerctl.errors import ExitCode
 from tests.builders import NOON
 
 ACCOUNT = Id("acct-1")
@@ -94,22 +96,8 @@ def test_an_account_that_only_the_charge_row_names_is_good_enough() -> None:
     assert decide_refund(replace(JOB, account=None), [CHARGE]) == Append(40, ACCOUNT)
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "code"),
-    [
-        ([], ExitCode.DONE),
-        ([Outcome.APPLIED, Outcome.ALREADY_REFUNDED, Outcome.NEVER_REFUNDED], ExitCode.DONE),
-        ([Outcome.APPLIED, Outcome.NO_CHARGE], ExitCode.PARTIAL),
-        ([Outcome.ALREADY_REFUNDED, Outcome.NOT_FOUND], ExitCode.PARTIAL),
-        ([Outcome.NOT_FOUND, Outcome.NOT_FOUND], ExitCode.NOT_FOUND),
-        ([Outcome.NOT_FOUND, Outcome.CORRUPT], ExitCode.REFUSED),
-        ([Outcome.CONFLICT], ExitCode.REFUSED),
-    ],
-)
-def test_several_outcomes_end_in_one_exit_code(outcomes: list[Outcome], code: ExitCode) -> None:
-    assert exit_code(outcomes) is code
-
-
-def test_every_outcome_has_its_place() -> None:
+def test_every_outcome_has_a_fate() -> None:
     for outcome in Outcome:
-        assert exit_code([outcome]) in {ExitCode.DONE, ExitCode.REFUSED, ExitCode.NOT_FOUND}
+        expected = {Outcome.NOT_FOUND: Fate.NOT_FOUND} | dict.fromkeys(ALREADY, Fate.ALREADY)
+        expected |= dict.fromkeys(APPLIED, Fate.DONE)
+        assert fate_of(outcome) is expected.get(outcome, Fate.REFUSED)
