@@ -65,7 +65,7 @@ complete -c ledgerctl -n '__ledgerctl_wants inbox' -a show -d 'Show one message 
 complete -c ledgerctl -n '__ledgerctl_wants inbox' -a retry -d 'Put one message back'
 complete -c ledgerctl -n '__ledgerctl_wants inbox' -a settle -d 'Complete rows marked succeeded that lack the time of it, as of their last delivery'
 complete -c ledgerctl -n '__ledgerctl_wants inbox' -a consume -d 'Claim messages by (group, key), handle each, and mark it'
-complete -c ledgerctl -n '__ledgerctl_wants ledger' -a audit -d 'Hold every job'\''s flags, rows and messages against each other'
+complete -c ledgerctl -n '__ledgerctl_wants ledger' -a audit -d 'Check that each job'\''s flags, rows and messages agree'
 complete -c ledgerctl -n '__ledgerctl_wants ledger' -a repair -d 'Put right what the rows and flags prove'
 complete -c ledgerctl -n '__ledgerctl_wants ledger' -a correct -d 'Append the one correction row that brings a job to its right net'
 complete -c ledgerctl -n '__ledgerctl_wants ledger' -a export -d 'Export ledger rows by time, streamed'

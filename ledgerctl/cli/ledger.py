@@ -136,7 +136,7 @@ def correct(
             ),
             preview=lambda found: found.result,
             apply=lambda _found, run: corrections.apply(session.stores, job, run),
-            view=lambda _found, result: correction(result),
+            view=lambda found, result: correction(found.job_id, result),
             bulk=True,
         ),
     )

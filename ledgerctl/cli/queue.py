@@ -135,7 +135,9 @@ def push(
             question=lambda planned: f"push {job} to {planned.after.place.replace('_', ' ')}",
             preview=lambda planned: Result([planned.result]),
             apply=apply,
-            view=lambda _planned, result: pushed_report(result.items[0], dry_run=session.dry_run),
+            view=lambda planned, result: pushed_report(
+                planned.job_id, result, dry_run=session.dry_run
+            ),
             ready=lambda: require_writable(session),
         ),
     )

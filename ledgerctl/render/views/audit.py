@@ -218,9 +218,11 @@ def repaired(run: AuditTotals, result: Result[Any]) -> Report:
     )
 
 
-def correction(result: Result[Any]) -> Report:
-    """Show what came of a correction. Source: contract, section 3, ledger."""
-    (found,) = result.items
-    keys = ("job_id", "amount", "row_id", "net", "detail")
-    document = {"outcome": str(found.outcome)} | {key: getattr(found, key) for key in keys}
-    return record(document, columns=CORRECTION_COLUMNS)
+def correction(job_id: str, result: Result[Any]) -> Report:
+    """Show what came of a correction; nulls where an error left no outcome. Source: contract, section 3."""
+    found = next(iter(result.items), None)
+    keys = ("amount", "row_id", "net", "detail")
+    document = {"job_id": job_id, "outcome": None if found is None else str(found.outcome)}
+    return record(
+        document | {key: getattr(found, key, None) for key in keys}, columns=CORRECTION_COLUMNS
+    )

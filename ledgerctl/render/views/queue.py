@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from ledgerctl.domain.payload import Payload, Unreadable
 from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Tally, WorkerEntries
+from ledgerctl.domain.results import Result
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
 
 STATS_COLUMNS = (
@@ -123,18 +125,18 @@ def entry_record(entry: Entry, now: datetime) -> Record:
     }
 
 
-def pushed_report(result: Pushed, *, dry_run: bool) -> Report:
-    """Show where a failed job went."""
-    return record(
-        {
-            "job_id": result.job_id,
-            "attempts": result.attempts,
-            "to": str(result.to),
-            "not_before": result.not_before,
-        },
-        columns=PUSHED_COLUMNS,
-        foot=(f"{'would go' if dry_run else 'went'} to {result.to.replace('_', ' ')}",),
-    )
+def pushed_report(job_id: str, result: Result[Pushed], *, dry_run: bool) -> Report:
+    """Show where a failed job went; nulls where an error left that open."""
+    went = "would go" if dry_run else "went"
+    document: dict[str, Any] = {"job_id": job_id, "attempts": None, "to": None, "not_before": None}
+    for pushed in result.items:
+        document |= {
+            "attempts": pushed.attempts,
+            "to": str(pushed.to),
+            "not_before": pushed.not_before,
+        }
+    foot = [f"{went} to {pushed.to.replace('_', ' ')}" for pushed in result.items]
+    return record(document, columns=PUSHED_COLUMNS, foot=foot)
 
 
 def worked_report(tally: Tally) -> Report:
