@@ -14,7 +14,9 @@ class IdKind(StrEnum):
     STRING = "string"
     OBJECT_ID = "ObjectId"
     INTEGER = "integer"
-    OTHER = "other"  # shown, never looked up by text
+    UUID = "UUID"
+    LEGACY_UUID = "legacy UUID"  # binary subtype 3
+    OTHER = "other"  # shown as compact JSON; no job's, and no account's that gets a summary
 
 
 @dataclass(frozen=True, slots=True)

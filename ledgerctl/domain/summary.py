@@ -1,7 +1,7 @@
 """Daily summaries: their figures, what a rebuild left alone, and how far they are from the ledger."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
 
@@ -127,6 +127,7 @@ class RefusedRow:
     row_id: str
     why: str
     rows: int = 1
+    lasting: bool = False  # it gets no summary whatever is written later
 
 
 def refusals(found: Iterable[RefusedRow]) -> tuple[RefusedRow, ...]:
@@ -211,6 +212,7 @@ class Drift:
     days_compared: int
     drifted: list[Difference]
     unusable_rows: int = 0
+    unsummarised: list[str] = field(default_factory=list)  # accounts whose id is none
 
     @property
     def worst(self) -> Difference | None:
@@ -220,4 +222,4 @@ class Drift:
     @property
     def found(self) -> bool:
         """Say whether anything is wrong."""
-        return bool(self.drifted or self.unusable_rows)
+        return bool(self.drifted or self.unusable_rows or self.unsummarised)

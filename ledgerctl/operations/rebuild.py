@@ -146,7 +146,8 @@ def rebuild(
                 f"the lease {LEASE!r} was lost midway: {len(rebuilt.days_left)} days are left",
                 hint="another run goes on; what this one wrote is right",
             )
-        if request.moves_mark and not rebuilt.days_left and not (mark and rebuilt.refused_rows):
+        waiting = mark and any(not row.lasting for row in rebuilt.refused_rows)
+        if request.moves_mark and not rebuilt.days_left and not waiting:
             # An account that was refused still has its late rows before it: the mark waits.
             stores.leases.note(lease, {MARK: rebuilt.as_of})
     rebuilt.duration_s = seconds_since(began)
@@ -264,7 +265,12 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
         days=tuple(days),
         late_days=tuple(late),
         odd_days=frozenset(span.day for span, one in odd.items() if one.usable),
-        refused=refusals(row for one in (*inside, undated, strayed) for row in one.recent),
+        refused=refusals(
+            [
+                *(row for one in odd.values() for row in one.no_ids),
+                *(row for one in (*inside, undated, strayed) for row in one.recent),
+            ]
+        ),
         undated=sum(one.others for one in (*odd.values(), undated, strayed)),
         not_rebuilt=tuple(untouched(from_day, to_day, first=first, last=last, late=late)),
     )

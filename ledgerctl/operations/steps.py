@@ -453,7 +453,7 @@ def stopped(request: Request, job: Job | None, decision: Stop) -> StepResult:
     """The result of a step that wrote nothing."""
     row = decision.row
     return StepResult(
-        job_id=request.job_id,
+        job_id=request.job_id if job is None else job.id.text,
         step=request.step,
         outcome=decision.outcome,
         state=None if job is None else state(job),

@@ -11,7 +11,7 @@ from ledgerctl.domain.summary import DaySpan, Difference, Drift, Shown
 from ledgerctl.operations.balances import require_account
 from ledgerctl.stores.codec import Document
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.daily_rows import Recorded
+from ledgerctl.stores.daily_rows import OddRows, Recorded
 from ledgerctl.stores.summaries import Rule
 
 DEFAULT_DAYS = 2
@@ -115,7 +115,7 @@ def _recompute(stores: Stores, day: str, accounts: Sequence[str], session: Any) 
     summaries = stores.summaries
     span = span_of(day, stores.settings.zone)
     odd = stores.daily_rows.odd_rows(span, EVER, accounts, session)
-    refused = {row.account_id for row in odd.recent}
+    refused = {row.account_id for row in (*odd.recent, *odd.no_ids)}
     names = [account for account in accounts if account not in refused]
     found = summaries.day_figures(
         span,
@@ -152,19 +152,23 @@ def drift(stores: Stores, days: Window, account: str | None = None) -> Drift:
         with_rows = {span.day for span in days_with_rows(stores, from_day, to_day, session)}
     with_rows |= stores.summaries.days_with_summaries(from_day, to_day, accounts)
     compared, drifted, unusable = 0, [], 0
+    no_ids: set[str] = set()
     for day in sorted(with_rows):
-        pairs, found, left_out = differing(stores, span_of(day, zone), accounts, COMPARED)
+        pairs, found, odd = differing(stores, span_of(day, zone), accounts, COMPARED)
         compared += pairs
         drifted += found
-        unusable += left_out
+        unusable += odd.others + sum(row.rows for row in odd.recent)
+        no_ids |= {row.account_id for row in odd.no_ids}
     drifted.sort(key=lambda one: (one.account_id, one.day))
-    return Drift(from_day, to_day, stores.settings.timezone, compared, drifted, unusable)
+    return Drift(
+        from_day, to_day, stores.settings.timezone, compared, drifted, unusable, sorted(no_ids)
+    )
 
 
 def differing(
     stores: Stores, span: DaySpan, accounts: Sequence[str] | None, names: Sequence[str]
-) -> tuple[int, list[Difference], int]:
-    """The pairs of one day, those whose figures differ, and the rows that cannot be summed."""
+) -> tuple[int, list[Difference], OddRows]:
+    """The pairs of one day, those whose figures differ, and what no summary can hold."""
     summaries = stores.summaries
     with summaries.session() as session:
         odd = stores.daily_rows.odd_rows(span, EVER, accounts, session)
@@ -174,7 +178,7 @@ def differing(
     pairs, found = summaries.compare(
         span, timezone=stores.settings.timezone, shape=shape, accounts=accounts, names=names
     )
-    return pairs, found, odd.others + sum(row.rows for row in odd.recent)
+    return pairs, found, odd
 
 
 def show(stores: Stores, account: str, days: Window) -> Shown:

@@ -62,7 +62,7 @@ class AccountRows:
         into another type without a word.
         """
         pipeline = [
-            {"$match": {**named(account), **window}},
+            {"$match": {**self._mongo.of_account("ledger", account), **window}},
             {"$group": {"_id": {"type": "$type", "number": IS_NUMBER}, **SUM}},
         ]
         with self._mongo.reading("sum the account's rows"):
@@ -79,7 +79,7 @@ class AccountRows:
         return first, last
 
     def _edge(self, account: str, window: Mapping[str, Any], direction: int) -> datetime | None:
-        query = {**named(account), "created_at": A_DATE, **window}
+        query = {**self._mongo.of_account("ledger", account), "created_at": A_DATE, **window}
         with self._mongo.reading("read the account's rows"):
             found = self._rows.find_one(
                 query, {"created_at": 1, "_id": 0}, sort=[("created_at", direction)]
@@ -89,10 +89,13 @@ class AccountRows:
     def has_undated(self, account: str) -> bool:
         """Whether rows that name this account lack a date: they stand at the ends of its index."""
         with self._mongo.reading("read the account's rows"):
+            of_account = self._mongo.of_account("ledger", account)
             for value in candidates(account):
                 for direction in (1, -1):
                     edge = self._rows.find_one(
-                        {"account_id": value}, {"created_at": 1, "_id": 0}, sort=by_time(direction)
+                        of_account | {"account_id": {**of_account["account_id"], "$in": [value]}},
+                        {"created_at": 1, "_id": 0},
+                        sort=by_time(direction),
                     )
                     if edge is not None and not is_date(edge.get("created_at")):
                         return True
@@ -101,7 +104,9 @@ class AccountRows:
     def count(self, account: str, window: Mapping[str, Any]) -> int:
         """How many rows an account has in a window."""
         with self._mongo.reading("count the account's rows"):
-            found = self._rows.count_documents({**named(account), **window})
+            found = self._rows.count_documents(
+                {**self._mongo.of_account("ledger", account), **window}
+            )
         return found + sum(1 for _ in self._joined(account, window))
 
     def undated(self, account: str, window: Mapping[str, Any] = MappingProxyType({})) -> int:
@@ -154,7 +159,7 @@ class AccountRows:
     def _named(
         self, account: str, window: Mapping[str, Any], fields: Mapping[str, int] = ENTRY_FIELDS
     ) -> Iterator[Document]:
-        query = {**named(account), **window}
+        query = {**self._mongo.of_account("ledger", account), **window}
         with self._mongo.reading("read the account's rows"):
             yield from self._rows.find(
                 query, fields, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
@@ -174,7 +179,7 @@ class AccountRows:
         if not self.any_without_account():
             return iter(())
         with self._mongo.reading("count the account's jobs"):
-            jobs = self._jobs.count_documents(named(account))
+            jobs = self._jobs.count_documents(self._mongo.of_account("jobs", account))
             rows = self._rows.count_documents({"account_id": None}, limit=jobs + 1)
         if rows <= jobs:
             return self._joined_by_row(account, window, fields)
@@ -197,7 +202,10 @@ class AccountRows:
     ) -> Iterator[Document]:
         runs = []
         with self._mongo.reading("read the rows of the account's jobs"):
-            ids = (job["_id"] for job in self._jobs.find(named(account), {"_id": 1}))
+            ids = (
+                job["_id"]
+                for job in self._jobs.find(self._mongo.of_account("jobs", account), {"_id": 1})
+            )
             while some := list(islice(ids, JOBS_TOGETHER)):
                 query = {"job_id": {"$in": self._spellings(some)}, "account_id": None, **window}
                 runs.append(
@@ -408,11 +416,6 @@ def by_job(query: Document) -> list[Document]:
         {"$match": query},
         {"$group": {"_id": {"job": "$job_id", "number": IS_NUMBER}, **SUM}},
     ]
-
-
-def named(account: str) -> Document:
-    """The filter of the documents that name this account, under whichever type."""
-    return {"account_id": {"$in": candidates(account)}}
 
 
 def exact_sum(group: Mapping[str, Any]) -> int | None:

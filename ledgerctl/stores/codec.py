@@ -5,36 +5,72 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
+from uuid import UUID
 
-from bson import Decimal128, Int64, ObjectId
-from bson.errors import InvalidId
+from bson import Binary, Decimal128, Int64, ObjectId
+from bson.errors import BSONError
 
 from ledgerctl.domain.amounts import Amount, exact_amount, fits_int64
 from ledgerctl.domain.ids import Id, IdKind
 from ledgerctl.domain.jobs import Flag, Job
-from ledgerctl.domain.rows import Entry, LedgerRow, NewRow, Row
+from ledgerctl.domain.rows import Entry, LedgerRow, NewRow, Row, row_order
 from ledgerctl.domain.times import format_time
 
 Document = dict[str, Any]
 
 
 DIGITS = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
+UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+JSON_ID = re.compile(r"[\[{].*|true|false|-?[0-9]+\.[0-9]*[1-9]", re.ASCII | re.DOTALL)
+UUID_KINDS = {3: IdKind.LEGACY_UUID, 4: IdKind.UUID}
 
 
 def to_id(value: object) -> Id:
-    """The id that a document holds; an exotic type is shown by its own text."""
+    """Read the id that a document holds; what is no id is shown as compact JSON."""
     if type(value) is str:
         return Id(value)
     if isinstance(value, ObjectId):
         return Id(str(value), IdKind.OBJECT_ID)
+    if is_uuid(value):
+        return Id(str(UUID(bytes=bytes(value))), UUID_KINDS[value.subtype])
     if isinstance(value, bool):
         return Id(str(value).lower(), IdKind.OTHER)
     if isinstance(value, int):
         return Id(str(int(value)), IdKind.INTEGER)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return Id(str(int(value)), IdKind.INTEGER)  # MongoDB holds 42.0 and 42 equal
+    if isinstance(value, list | dict | bytes):
+        return Id(to_json(value), IdKind.OTHER)
     return Id(str(value), IdKind.OTHER)
+
+
+def is_uuid(value: object) -> TypeGuard[Binary]:
+    """Tell whether a stored value is a UUID, of the old subtype or the new one."""
+    return isinstance(value, Binary) and value.subtype in UUID_KINDS and len(value) == 16  # noqa: PLR2004  # bytes of a UUID
+
+
+def to_json(value: object) -> str:
+    """Spell a value of no id type as compact JSON, which `from_json` reads."""
+    from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+
+    return dumps(
+        value, json_options=RELAXED_JSON_OPTIONS, separators=(",", ":"), ensure_ascii=False
+    )
+
+
+def from_json(text: str) -> list[Any]:
+    """List the value of no id type that this text spells; none where it spells none."""
+    if not JSON_ID.fullmatch(text):
+        return []
+    from bson.json_util import RELAXED_JSON_OPTIONS, loads
+
+    try:
+        value = loads(text, json_options=RELAXED_JSON_OPTIONS)
+    except (ValueError, TypeError, BSONError, RecursionError):
+        return []  # brackets that are no JSON: text is the only form
+    operator = isinstance(value, dict) and next(iter(value), "").startswith("$")
+    return [] if operator or not isinstance(value, list | dict | bool | float) else [value]
 
 
 def optional_id(value: object) -> Id | None:
@@ -49,13 +85,18 @@ def from_id(identity: Id) -> Any:
             return ObjectId(identity.text)
         case IdKind.INTEGER:
             return Int64(identity.text)
-        case IdKind.STRING | IdKind.OTHER:
+        case IdKind.UUID | IdKind.LEGACY_UUID:
+            subtype = next(one for one, kind in UUID_KINDS.items() if kind is identity.kind)
+            return Binary(UUID(identity.text).bytes, subtype)
+        case IdKind.OTHER:
+            return next(iter(from_json(identity.text)), identity.text)
+        case IdKind.STRING:
             return identity.text
 
 
 def may_print_otherwise(text: str) -> bool:
     """Whether the job that this text names may print its id in another way: hex in capitals, -0."""
-    return (len(text) == 24 and text != text.lower()) or text == "-0"  # noqa: PLR2004
+    return (len(text) in {24, 36} and text != text.lower()) or text == "-0"
 
 
 def candidates(text: str) -> list[Any]:
@@ -64,11 +105,13 @@ def candidates(text: str) -> list[Any]:
     try:
         if len(text) == 24:  # noqa: PLR2004  # an ObjectId in hex
             found.append(ObjectId(text))
-    except InvalidId:
+    except BSONError:
         pass  # 24 characters that are no hex: text is the only form
+    if UUID_TEXT.fullmatch(text):
+        found += [Binary(UUID(text).bytes, subtype) for subtype in sorted(UUID_KINDS, reverse=True)]
     if len(text) <= 20 and DIGITS.fullmatch(text) and fits_int64(int(text)):  # noqa: PLR2004  # int64 digits
         found.append(Int64(text))
-    return found
+    return found + from_json(text)
 
 
 def to_amount(value: object) -> Amount:
@@ -129,6 +172,12 @@ def to_row(document: dict[str, Any]) -> Row:
         operation_id=to_text(document.get("operation_id")),
         reason=to_text(document.get("reason")),
     )
+
+
+def rows_in_order(documents: Iterable[dict[str, Any]]) -> list[Row]:
+    """Sort found rows of jobs; a row whose job_id is a list that holds the id is not the job's."""
+    rows = (to_row(one) for one in documents if not isinstance(one.get("job_id"), list))
+    return sorted(rows, key=row_order)
 
 
 def to_entry(document: dict[str, Any]) -> Entry:
@@ -224,6 +273,8 @@ def to_shown(value: object) -> Any:
         return [to_shown(one) for one in value]
     if value is None or isinstance(value, bool | str | datetime):
         return value
+    if isinstance(value, bytes):
+        return to_id(value).text
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bson import Decimal128, Int64
+from bson import Binary, Decimal128, Int64
 from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.amounts import INT64_MAX, INT64_MIN
@@ -19,6 +19,9 @@ from ledgerctl.stores.codec import Document, candidates
 COUNTED = [RowType.CHARGE.value, RowType.REFUND.value, RowType.RECLAIM.value]
 FIGURES = ("charged", "refunded", "reclaimed", "net", "jobs", "rows")
 
+SPELLED_TYPES = ["string", "objectId", "int", "long", "decimal"]
+# Binary values sort by length, then subtype: this is every UUID and nothing else.
+UUIDS: Document = {"$gte": Binary(bytes(16), 3), "$lte": Binary(b"\xff" * 16, 4)}
 ZERO = Decimal128("0")
 INTEGERS = {"$type": ["int", "long"]}
 NUMBERS = {"$type": ["int", "long", "double", "decimal"]}
@@ -35,13 +38,15 @@ class Shape:
 
     `odd`: some amounts are no int or long. `by_text`: some account or job ids need their text, or
     their job, to be told apart; slower, spills to disk, any number of jobs. `jobs`: count them,
-    for which the rows themselves must be read and not only an index.
+    for which the rows themselves must be read and not only an index. `uuids`: some account ids are
+    UUIDs, which no server before 8.0 can spell.
     """
 
     odd: bool = False
     by_text: bool = False
     jobs: bool = True
     transaction: bool = False
+    uuids: bool = False
 
 
 def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
@@ -58,7 +63,7 @@ def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
 def figures(
     span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None = None
 ) -> list[Document]:
-    """The stages that leave one document an account: `_id` (text), `account`, sums, counts.
+    """The stages that leave one document an account: `_id` (`account_text`), `account`, sums, counts.
 
     `account` is the id in its stored type; `ledger` and `jobs` name the collections.
     """
@@ -70,7 +75,7 @@ def figures(
         {"$group": {"_id": "$account_id", **sums(shape), **counts}},
         {
             "$project": {
-                "_id": text("$_id"),
+                "_id": account_text("$_id"),
                 "account": same_number_type("$_id"),
                 **SUMS_KEPT,
                 **({"jobs": count_of_set("$jobs")} if shape.jobs else {}),
@@ -99,7 +104,7 @@ def figures_by_text(
         *others,
         {
             "$group": {
-                "_id": {"account": text("$account"), "job": text("$job")},
+                "_id": {"account": account_text("$account"), "job": text("$job")},
                 "account": {"$min": same_number_type("$account")},
                 **SUMMED_AGAIN,
             }
@@ -115,7 +120,7 @@ def figures_by_text(
         {"$match": {"_id": {"$ne": None}}},
     ]
     if accounts is not None:
-        stages.append({"$match": {"_id": {"$in": list(accounts)}}})
+        stages.append({"$match": {"_id": {"$in": values_of(accounts)}}})
     return stages
 
 
@@ -216,14 +221,24 @@ WHOLE: Document = {
 
 
 def text(field: str) -> Document:
-    """An id as text; null for the types that have none (documents, lists, binary)."""
+    """An id as text, a binary one as it is; null for the types that have none (documents, lists)."""
+    binary = {"$cond": [{"$eq": [{"$type": field}, "binData"]}, field, None]}
     return {
         "$convert": {
             "input": same_number_type(field),
             "to": "string",
-            "onError": None,
+            "onError": binary,
             "onNull": None,
         }
+    }
+
+
+def account_text(field: str) -> Document:
+    """An account's id as text, a UUID as it is; null for what is no id and gets no summary."""
+    kind = {"$type": same_number_type(field)}
+    uuid = {"$and": [{"$gte": [field, UUIDS["$gte"]]}, {"$lte": [field, UUIDS["$lte"]]}]}
+    return {
+        "$cond": [{"$or": [{"$in": [kind, SPELLED_TYPES]}, uuid]}, text(field), None],
     }
 
 
@@ -268,14 +283,20 @@ def number(value: Any) -> Document:
 
 
 def as_summary(day: str, timezone: str, as_of: datetime | None = None) -> Document:
-    """The stage that makes a summary's document of an account's figures.
+    """The stage that makes a summary's document of an account's figures; a UUID stays its `_id`.
 
     Besides `as_of` nothing in it depends on when or by whom it is written. Source: contract,
     section 2, usage_daily.
     """
     net = {"$subtract": [ZERO, {"$add": ["$charge", "$refund", "$reclaim"]}]}
     document: Document = {
-        "_id": {"$concat": ["$_id", f":{day}"]},
+        "_id": {
+            "$cond": [
+                {"$eq": [{"$type": "$_id"}, "string"]},
+                {"$concat": ["$_id", f":{day}"]},
+                "$_id",
+            ]
+        },
         "account_id": "$account",
         "day": {"$literal": day},
         "timezone": {"$literal": timezone},
@@ -335,7 +356,9 @@ def compared(
     ]
     sides = {"ledger": {"$max": "$ledger"}, "summary": {"$max": "$summary"}}
     pair = {"$cond": [{"$and": same}, None, "$_id"]}
-    stored_side = [{"$match": stored}, {"$project": {"summary": "$$ROOT"}}]
+    uuid = {"$eq": [{"$type": "$account_id"}, "binData"]}
+    pair_of = {"$cond": [uuid, "$account_id", "$_id"]}
+    stored_side = [{"$match": stored}, {"$project": {"_id": pair_of, "summary": "$$ROOT"}}]
     return [
         {"$project": {"ledger": "$$ROOT"}},
         {"$unionWith": {"coll": summaries, "pipeline": stored_side}},

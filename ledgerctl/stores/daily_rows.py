@@ -1,7 +1,7 @@
 """What a rebuild must know of the ledger before it writes: its days, late rows, odd rows."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,12 +9,13 @@ from bson import ObjectId
 from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.days import EARLIEST, LATEST
-from ledgerctl.domain.ids import text_of
+from ledgerctl.domain.ids import IdKind, text_of
 from ledgerctl.domain.summary import DaySpan, RefusedRow
 from ledgerctl.stores.codec import Document, candidates, optional_id, to_id
 from ledgerctl.stores.daily import (
     COUNTED,
     INTEGERS,
+    UUIDS,
     WHOLE,
     Shape,
     account_of_job,
@@ -55,6 +56,7 @@ class OddRows:
     usable: int = 0  # whole, but no int or long
     recent: tuple[RefusedRow, ...] = ()  # recorded inside the window: one a refused account
     others: int = 0  # rows left out that refuse nothing
+    no_ids: tuple[RefusedRow, ...] = ()  # one an account whose id is none
 
 
 class DailyRows:
@@ -124,17 +126,37 @@ class DailyRows:
         accounts: Sequence[str] | None,
         session: ClientSession,
     ) -> OddRows:
-        """The rows of a day whose amount is no int or long; an index alone answers."""
+        """The rows of a day whose amount is no int or long, or whose account is no id.
+
+        An index alone answers where there are none.
+        """
         query = rows_of(span)
         if accounts is not None:
             query["account_id"] = {"$in": [*values_of(accounts), None]}
-        types = {"$group": {"_id": {"$type": "$amount"}}}
+        types = {"$group": {"_id": [{"$type": "$amount"}, {"$type": "$account_id"}]}}
         with self._mongo.reading("read the types of amounts", outer(session)):
-            found = self._ledger.aggregate([{"$match": query}, types], session=session)
-            if {one["_id"] for one in found} <= {"int", "long"}:
-                return OddRows()
+            groups = list(self._ledger.aggregate([{"$match": query}, types], session=session))
+        amounts, owners = ({one["_id"][at] for one in groups} for at in (0, 1))
+        no_ids = () if owners <= PLAIN_OWNERS else self._no_ids(query, session)
+        if amounts <= {"int", "long"}:
+            return OddRows(no_ids=no_ids)
         query |= {"amount": {"$not": INTEGERS}}
-        return self._odd(query, window, accounts, session, usable=True)
+        return replace(self._odd(query, window, accounts, session, usable=True), no_ids=no_ids)
+
+    def _no_ids(self, query: Document, session: ClientSession) -> tuple[RefusedRow, ...]:
+        """Name the accounts of these rows that are no ids, each with a row and their number."""
+        stages: list[Document] = [
+            {"$match": {"$and": [query, {"$or": NO_IDS}]}},
+            {"$group": {"_id": "$account_id", "rows": {"$sum": 1}, "row": {"$first": "$_id"}}},
+        ]
+        with self._mongo.reading("look for accounts that are no ids", outer(session)):
+            groups = list(self._ledger.aggregate(stages, session=session, allowDiskUse=True))
+        found = [(to_id(one["_id"]), one) for one in groups]
+        return tuple(
+            RefusedRow(account.text, to_id(one["row"]).text, NO_ID, one["rows"], lasting=True)
+            for account, one in found
+            if account.kind is IdKind.OTHER
+        )
 
     def strayed_rows(
         self, window: Recorded, accounts: Sequence[str] | None, session: ClientSession
@@ -180,16 +202,23 @@ class DailyRows:
                 if self._ledger.find_one(query, {"_id": 1}, session=session) is not None:
                     found.append(kind)
         by_text = len(found) > 1 or None in found
-        return Shape(odd, by_text, jobs, in_transaction(session))
+        return Shape(odd, by_text, jobs, in_transaction(session), UUIDS in found)
 
 
-# Text, numbers, ObjectIds, and rows that name no account.
+# Text, numbers, ObjectIds, UUIDs, and rows that name no account.
 KINDS_OF_ID: tuple[Any, ...] = (
     {"$type": "string"},
     {"$type": "number"},
     {"$type": "objectId"},
+    UUIDS,
     None,
 )
+PLAIN_OWNERS = {"string", "objectId", "int", "long", "decimal", "null", "missing"}
+NO_ID = "an account of this type gets no summary"
+NO_IDS: list[Document] = [
+    {"account_id": {"$type": ["array", "object", "bool", "double", "date", "timestamp", "regex"]}},
+    {"account_id": {"$type": "binData"}, "$nor": [{"account_id": UUIDS}]},
+]
 
 
 BY_HOUR: Document = {

@@ -11,16 +11,16 @@ from pymongo.operations import InsertOne, UpdateOne
 
 from ledgerctl.domain.ids import LENGTH_MAX, Id, IdKind
 from ledgerctl.domain.jobs import SUCCEEDED, Flag, Job, State, state_of
-from ledgerctl.domain.rows import Row, row_order
+from ledgerctl.domain.rows import Row
 from ledgerctl.stores.codec import (
     Document,
     candidates,
     from_id,
+    rows_in_order,
     to_flag,
     to_id,
     to_job,
     to_number,
-    to_row,
 )
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
@@ -198,7 +198,9 @@ class Jobs:
         limit: int,
     ) -> tuple[list[Job], int]:
         """Jobs newest first (`limit` 0: all), and how many match; `until` is exclusive."""
-        query = job_query(account, state, since, until)
+        query = job_query(state, since, until)
+        if account is not None:
+            query |= self._mongo.of_account("jobs", account)
         with self._mongo.reading("list jobs"):
             found = self._jobs.find(query, FIELDS).sort([("created_at", -1), ("_id", -1)])
             jobs = [to_job(document) for document in found.limit(limit)]
@@ -206,9 +208,9 @@ class Jobs:
 
     def of_account(self, account: str, *, until: datetime | None = None) -> Iterator[Job]:
         """The jobs of an account, oldest first; `until` is inclusive."""
-        query = {"account_id": {"$in": candidates(account)}}
+        query = self._mongo.of_account("jobs", account)
         if until is not None:
-            query["created_at"] = {"$lte": until}  # type: ignore[dict-item]  # another operator
+            query["created_at"] = {"$lte": until}
         with self._mongo.reading("read the account's jobs"):
             for document in self._jobs.find(query, FIELDS).sort("created_at", 1):
                 yield to_job(document)
@@ -223,7 +225,7 @@ class Jobs:
 
     def count_of_account(self, account: str, *, until: datetime | None = None) -> int:
         """How many jobs an account has; covered by the index; `until` is inclusive."""
-        query: Document = {"account_id": {"$in": candidates(account)}}
+        query = self._mongo.of_account("jobs", account)
         if until is not None:
             query["created_at"] = {"$lte": until}
         with self._mongo.reading("count the account's jobs"):
@@ -305,7 +307,7 @@ def to_found(documents: Sequence[Document]) -> Found:
 
     An id of an exotic type, such as 7.0 in decimal, is no job's that a text can name.
     """
-    rows = sorted((to_row(one["row"]) for one in documents if "row" in one), key=row_order)
+    rows = rows_in_order(one["row"] for one in documents if "row" in one)
     jobs = [to_job(one) for one in documents if "row" not in one]
     return [(job, rows) for job in jobs if job.id.kind is not IdKind.OTHER]
 
@@ -328,13 +330,9 @@ def parted(texts: Sequence[str], documents: Sequence[Document]) -> list[Found]:
     return [to_found([one for name in names for one in by_text.get(name, ())]) for names in spelled]
 
 
-def job_query(
-    account: str | None, state: State | None, since: datetime | None, until: datetime | None
-) -> Document:
+def job_query(state: State | None, since: datetime | None, until: datetime | None) -> Document:
     """The filter of a listing of jobs."""
     query: Document = {}
-    if account is not None:
-        query["account_id"] = {"$in": candidates(account)}
     if state is not None:
         query |= FILTER_OF_STATE[state]
     bounds: Document = {}

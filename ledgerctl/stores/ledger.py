@@ -11,9 +11,9 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTimeoutError
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.rows import NewRow, Row, row_order, same_row
+from ledgerctl.domain.rows import NewRow, Row, same_row
 from ledgerctl.errors import InvariantBroken
-from ledgerctl.stores.codec import Document, candidates, from_row, to_id, to_row
+from ledgerctl.stores.codec import Document, candidates, from_row, rows_in_order, to_id, to_row
 from ledgerctl.stores.indexes import LEDGER_UNIQUE, STEP_TYPES, Indexes, flaw
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 from ledgerctl.stores.outbox import Outbox
@@ -162,14 +162,14 @@ class Ledger:
         """The rows of a job, whichever type they hold its id under, in order."""
         with self._mongo.reading("read the job's rows", session):
             found = self._rows.find({"job_id": {"$in": candidates(job_id)}}, session=session)
-            return sorted((to_row(document) for document in found), key=row_order)
+            return rows_in_order(found)
 
     def of_jobs(self, texts: Sequence[str], session: ClientSession | None = None) -> list[Row]:
         """The rows of several jobs, whichever type they hold the ids under, in order."""
         values = [value for text in texts for value in candidates(text)]
         with self._mongo.reading("read the jobs' rows", session):
             found = self._rows.find({"job_id": {"$in": values}}, session=session)
-            return sorted((to_row(document) for document in found), key=row_order)
+            return rows_in_order(found)
 
     # reading an account
 
@@ -177,7 +177,7 @@ class Ledger:
         """The id, in its stored type, of an account that has rows; None when it has none."""
         with self._mongo.reading("read the account's rows"):
             found = self._rows.find_one(
-                {"account_id": {"$in": candidates(account)}}, {"account_id": 1, "_id": 0}
+                self._mongo.of_account("ledger", account), {"account_id": 1, "_id": 0}
             )
         return None if found is None else to_id(found["account_id"])
 
@@ -196,7 +196,7 @@ class Ledger:
         """
         query: Document = {}
         if account is not None:
-            query["account_id"] = {"$in": candidates(account)}
+            query |= self._mongo.of_account("ledger", account)
         if since is not None:
             written = {"_id": {"$gte": ObjectId.from_datetime(since), "$type": "objectId"}}
             lately = [{"created_at": {"$gte": since}}, {"recorded_at": {"$gte": since}}, written]

@@ -38,7 +38,7 @@ from ledgerctl.errors import (
     StoreUnavailable,
 )
 from ledgerctl.secrets import display, redact
-from ledgerctl.stores.codec import Document
+from ledgerctl.stores.codec import Document, candidates
 from ledgerctl.stores.replies import IN_THE_WAY, RIGHTS, UNKNOWN, mongo_answer
 
 WRITES = frozenset({"insert", "update", "delete", "findAndModify", "createIndexes", "aggregate"})
@@ -128,6 +128,7 @@ class Mongo:
         self._settings = settings
         names = settings.collections
         self.changes = Changes({names.operator_log, names.leases, names.dead_archive})
+        self._lists: dict[str, bool] = {}  # by collection, whether an account may be a list
         self.client: MongoClient[Document] = self._client()
         self.database: Database[Document] = self.client.get_database(
             settings.database,
@@ -198,6 +199,27 @@ class Mongo:
             fields, {"ledger": self.database[names.ledger], "jobs": self.database[names.jobs]}
         )
         return cast("Mapping[str, Collection[Document]]", found)
+
+    def of_account(self, collection: str, account: str) -> Document:
+        """Filter the documents of an account, under whichever type; never those whose list holds it."""
+        values = candidates(account)
+        wanted: Document = {"$in": values}
+        if not any(isinstance(one, list) for one in values) and self._holds_lists(collection):
+            wanted["$not"] = {"$type": "array"}
+        return {"account_id": wanted}
+
+    def _holds_lists(self, collection: str) -> bool:
+        """Ask the index once for lists among the accounts: a filter against them costs it its cover."""
+        if collection not in self._lists:
+            name = self.collection(collection).name
+            query = {"find": name, "filter": {"account_id": ""}}
+            with self.reading(f"look at the index of {name}"):
+                plan = self.database.command("explain", query, verbosity="queryPlanner")
+            scans = list(scans_of(plan["queryPlanner"].get("winningPlan", {})))
+            self._lists[collection] = any(
+                one.get("multiKeyPaths", {"account_id": True}).get("account_id") for one in scans
+            )
+        return self._lists[collection]
 
     def clean(self, error: BaseException | str) -> str:
         """A driver's message with every secret taken out, cut to one short line."""
@@ -416,3 +438,15 @@ def missing_right(words: str) -> str:
     right = "find" if command in READING else command
     place = f"{database}.{collection}" if collection else f"database {database}"
     return f"the user lacks the right to {right} on {place}"
+
+
+def scans_of(plan: object) -> Iterator[Document]:
+    """Yield the stages of an explained plan that read an index or the whole collection."""
+    if isinstance(plan, dict):
+        if str(plan.get("stage", "")).endswith(("IXSCAN", "COLLSCAN")):
+            yield plan
+        for part in plan.values():
+            yield from scans_of(part)
+    if isinstance(plan, list):
+        for part in plan:
+            yield from scans_of(part)

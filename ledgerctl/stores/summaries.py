@@ -1,10 +1,12 @@
 """The daily usage summaries: computed and written by the server, day by day, out of the ledger."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 
 from bson import Int64
 from pymongo import UpdateOne
@@ -14,7 +16,16 @@ from pymongo.read_concern import ReadConcern
 
 from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.summary import DayFigures, DaySpan, Difference, Figures
-from ledgerctl.stores.codec import Document, optional_id, to_amount, to_id, to_text, to_time
+from ledgerctl.errors import InvariantBroken
+from ledgerctl.stores.codec import (
+    Document,
+    optional_id,
+    to_amount,
+    to_id,
+    to_number,
+    to_text,
+    to_time,
+)
 from ledgerctl.stores.daily import (
     FIGURES,
     Shape,
@@ -31,6 +42,7 @@ from ledgerctl.stores.mongo import Mongo
 
 BEING_CREATED = 51183  # "cannot find index": the collection and its _id index are not there yet
 MERGE_TRIES = 4
+UUIDS_TOGETHER = 1_000  # summaries that one write holds
 MERGE_PAUSE_S = 0.05
 OUT_OF_MEMORY = {146, 10334, 17419, 4568300}  # a set of job ids too large: group on disk instead
 ZEROS: Document = {name: Int64(0) for name in FIGURES}
@@ -108,6 +120,8 @@ class Summaries:
     def merge_day(self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession) -> None:
         """Overwrite the summaries of a day, where the stored `as_of` is absent or earlier."""
         with self._mongo.writing(f"write the summaries of {span.day}"):
+            if shape.uuids:
+                self._overwrite_uuids(span, rule, shape, session)
             for _ in range(MERGE_TRIES):
                 try:
                     return self._merge(span, rule, shape, session)
@@ -123,11 +137,36 @@ class Summaries:
     def _merge(self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession) -> None:
         pipeline = [
             *self._figures(span, shape, rule.accounts),
-            {"$match": {"_id": {"$nin": list(rule.refused)}}},
+            {"$match": {"_id": {"$nin": list(rule.refused), "$type": "string"}}},
             as_summary(span.day, rule.timezone, rule.as_of),
             merge_into(self._documents.name),
         ]
         self._ledger.aggregate(pipeline, session=session, allowDiskUse=True)
+
+    def _overwrite_uuids(
+        self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession
+    ) -> None:
+        """Overwrite the summaries of accounts under UUIDs, whose text is made on this side.
+
+        One that other rows hold as text is read again under both.
+        """
+        stages = [
+            *self._figures(span, shape, rule.accounts),
+            {"$match": {"_id": {"$type": "binData"}}},
+            as_summary(span.day, rule.timezone),
+        ]
+        found = self._ledger.aggregate(stages, session=session, allowDiskUse=True)
+        while some := list(islice(found, UUIDS_TOGETHER)):
+            texts = {to_id(one["_id"]).text for one in some} - set(rule.refused)
+            in_text = {"account_id": {"$in": list(texts)}}
+            if self._ledger.find_one(in_text, {"_id": 1}, session=session) is None:
+                documents = spelled(some, span.day)
+            else:
+                documents = self.day_figures(
+                    span, list(texts), timezone=rule.timezone, shape=shape, session=session
+                )
+            wanted = [documents[f"{text}:{span.day}"] for text in sorted(texts)]
+            self.overwrite(wanted, rule, session)
 
     def _figures(
         self, span: DaySpan, shape: Shape, accounts: Sequence[str] | None
@@ -180,7 +219,7 @@ class Summaries:
         pipeline = [*self._figures(span, shape, accounts), as_summary(span.day, timezone)]
         with self._mongo.reading(f"sum the rows of {span.day}", outer(session)):
             found = self._ledger.aggregate(pipeline, session=session, allowDiskUse=True)
-            return {one["_id"]: one for one in found}
+            return spelled(found, span.day)
 
     def overwrite(self, documents: Iterable[Document], rule: Rule, session: ClientSession) -> int:
         """Write whole summaries: in every case inside a transaction, else only over earlier ones."""
@@ -239,7 +278,33 @@ class Summaries:
                 pairs += one["pairs"]
                 if one["_id"] is not None:
                     differing.append(difference_of(one, span.day))
+        parts = Counter(one.account_id for one in differing)
+        if shared := [account for account, number in parts.items() if number > 1]:
+            differing = [one for one in differing if one.account_id not in shared]
+            differing += self._compare_shared(span, timezone, shape, shared, names)
         return pairs, differing
+
+    def _compare_shared(
+        self,
+        span: DaySpan,
+        timezone: str,
+        shape: Shape,
+        accounts: Sequence[str],
+        names: Sequence[str],
+    ) -> Iterator[Difference]:
+        """Compare the accounts that rows or summaries hold under a UUID and as its text."""
+        with self.session() as session:
+            ledger = self.day_figures(
+                span, accounts, timezone=timezone, shape=shape, session=session
+            )
+            stored = self._documents.find({"_id": {"$in": list(ledger)}}, session=session)
+            summaries = {one["_id"]: one for one in stored}
+        for name, document in ledger.items():
+            pair = {"_id": name, "ledger": document, "summary": summaries.get(name)}
+            one = difference_of(pair, span.day)
+            differs = any(getattr(one.ledger, f) != getattr(one.summary, f, None) for f in names)
+            if differs or one.timezone != timezone:
+                yield one
 
     def of_account(self, account: str, from_day: str, to_day: str) -> list[DayFigures]:
         """The summaries of an account, by day; found by their `_id`."""
@@ -272,6 +337,30 @@ class Summaries:
             query["account_id"] = {"$in": values_of(accounts)}
         with self._mongo.reading("read the summaries' days"):
             return {day for day in self._documents.distinct("day", query) if isinstance(day, str)}
+
+
+def spelled(documents: Iterable[Document], day: str) -> dict[str, Document]:
+    """Key the summaries of a day by their `_id` in text; those of one text are one, under a UUID."""
+    found: dict[str, Document] = {}
+    for one in documents:
+        if isinstance(one["_id"], str):
+            name, uuid = one["_id"], {}
+        else:
+            name, uuid = f"{to_id(one['_id']).text}:{day}", {"account_id": one["account_id"]}
+        if (other := found.get(name)) is not None:
+            added = {field: to_number(exact(one, field) + exact(other, field)) for field in FIGURES}
+            found[name] = other | added | uuid
+        else:
+            found[name] = one | {"_id": name}
+    return found
+
+
+def exact(document: Document, field: str) -> int:
+    """A figure that the server summed, as an exact number."""
+    amount = to_amount(document[field])
+    if not isinstance(amount, int):
+        raise InvariantBroken(f"{field} of {document['_id']} is no whole number")
+    return amount
 
 
 def difference_of(group: Document, day: str) -> Difference:

@@ -159,6 +159,7 @@ def drift(found: Drift) -> Report:
     notes = other_zones([one.timezone for one in found.drifted], found)
     if found.unusable_rows:
         notes.append(f"{rows(found.unusable_rows)} left out: no sum can hold the amount")
+    notes += [f"{one} gets no summary: it is no account id" for one in found.unsummarised]
     return Report(
         columns=DRIFT_COLUMNS,
         records=[drifted(one) for one in found.drifted],
@@ -170,6 +171,7 @@ def drift(found: Drift) -> Report:
             "drifted": STREAMED,
             "worst": None if worst is None else drifted(worst),
             "unusable_rows": found.unusable_rows,
+            "unsummarised": found.unsummarised,
         },
         items_key="drifted",
         foot=(
