@@ -29,7 +29,13 @@ FIRST_EDITION = {
     "job_id": {"$type": ["string", "objectId", "int", "long"]},
     "type": {"$in": ["charge", "refund", "reclaim"]},
 }
-IDS: list[Any] = ["job", ObjectId(), 7, Int64(2**40), Binary(b"0123456789abcdef", 4)]
+IDS: list[Any] = [
+    "job",
+    ObjectId("65f0aa00bb11cc22dd33ee55"),
+    7,
+    Int64(2**40),
+    Binary(b"0123456789abcdef", 4),
+]
 UUID_JOB = Binary(UUID("aa0e8400-e29b-41d4-a716-446655440000").bytes, 4)
 
 FILTERS: list[tuple[dict[str, Any], bool]] = [

@@ -22,6 +22,8 @@ OWNER = Binary(bytes.fromhex(OWNER_TEXT.replace("-", "")), 4)
 OLD_TEXT = "cc0e8400-e29b-41d4-a716-446655440000"
 OLD = Binary(bytes.fromhex(OLD_TEXT.replace("-", "")), 3)
 
+HEX = ObjectId("65f0aa00bb11cc22dd33ee55")
+
 NO_IDS: dict[str, Any] = {
     '["acct-x","acct-y"]': ["acct-x", "acct-y"],
     '{"tenant":"t","n":[1,2.5]}': {"tenant": "t", "n": [1, 2.5]},
@@ -32,7 +34,7 @@ NO_IDS: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     "value",
-    ["a", ObjectId(), Int64(7), JOB, OLD, *NO_IDS.values(), [], {}, [ObjectId()], {"a": OLD}],
+    ["a", HEX, Int64(7), JOB, OLD, *NO_IDS.values(), [], {}, [HEX], {"a": OLD}],
     ids=str,
 )
 def test_an_id_is_found_by_the_text_that_it_prints(value: Any) -> None:
