@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ledgerctl.addresses import BadValue, check_mongo, check_redis
 from ledgerctl.config_file import quoted
 from ledgerctl.domain.days import zone_named
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.domain.times import parse_duration
 from ledgerctl.errors import UsageError
 from ledgerctl.secrets import Secret
@@ -16,7 +17,6 @@ from ledgerctl.secrets import Secret
 Plain = str | int | bool
 Value = Plain | Mapping[str, object]  # what the file may hold under one key
 
-OUTPUTS = ("table", "plain", "json", "jsonl", "csv")
 
 DATABASE_BYTES_MAX = 63
 COLLECTION_BYTES_MAX = 150  # with the database's name well under MongoDB's 255 for both
@@ -100,8 +100,10 @@ def _zone_is_known(name: str) -> bool:
 
 
 def _output(value: Plain) -> str:
-    if value not in OUTPUTS:
-        raise BadValue(f"{quoted(str(value))} is no output format", f"one of {', '.join(OUTPUTS)}")
+    if value not in list(OutputFormat):
+        raise BadValue(
+            f"{quoted(str(value))} is no output format", f"one of {', '.join(OutputFormat)}"
+        )
     return str(value)
 
 
@@ -244,7 +246,7 @@ SETTINGS: tuple[Setting, ...] = (
         _output,
         "LEDGERCTL_OUTPUT",
         "--output",
-        unit="|".join(OUTPUTS),
+        unit="|".join(OutputFormat),
         default_text="table on a terminal, plain in a pipe",
         example="json",
     ),

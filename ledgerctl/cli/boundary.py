@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import (
     InvariantBroken,
     LedgerctlError,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ledgerctl.secrets import Secret
 
 OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF})
-FORMATS = ("table", "plain", "json", "jsonl", "csv")
 FLAG_LETTERS = frozenset("qvyh")  # short options without a value
 
 
@@ -142,7 +142,7 @@ def wants_json(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     if option_value(words, "--format") == "json":  # `balance explain`: the same as -o json
         return True
     for chosen in (given["--output"], environment.get("LEDGERCTL_OUTPUT")):
-        if chosen in FORMATS:
+        if chosen in list(OutputFormat):
             return chosen == "json"
     with suppress(SettingsError, UsageError):
         from ledgerctl.config import load

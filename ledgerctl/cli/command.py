@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.session import Session, Words
 from ledgerctl.cli.usage import TYPER_TROUBLE
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import LedgerctlError, NotFound
 from ledgerctl.render.report import Report
 
@@ -25,16 +26,6 @@ class Effect(StrEnum):
     LOOP = "loop"  # runs handlers or questions of its own: no --dry-run, no --reason
 
 
-class Format(StrEnum):
-    """The output formats, in the order of the help."""
-
-    TABLE = "table"
-    PLAIN = "plain"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
 class ColorChoice(StrEnum):
     """When to colour."""
 
@@ -46,7 +37,7 @@ class ColorChoice(StrEnum):
 COMMON_OPTIONS: dict[str, Any] = {
     "profile": (Annotated[str | None, typer.Option("--profile", help="Profile of the configuration file.", metavar="NAME")], None),
     "config": (Annotated[str | None, typer.Option("--config", help="Configuration file.", metavar="FILE")], None),
-    "output": (Annotated[Format | None, typer.Option("--output", "-o", help="table, plain, json, jsonl or csv; table on a terminal and plain in a pipe.", metavar="FORMAT", show_default=False)], None),
+    "output": (Annotated[OutputFormat | None, typer.Option("--output", "-o", help=f"{', '.join(OutputFormat)}; table on a terminal and plain in a pipe.", metavar="FORMAT", show_default=False)], None),
     "fields": (Annotated[str | None, typer.Option("--fields", help="Only these fields, in this order: a,b,c.", metavar="LIST")], None),
     "no_header": (Annotated[bool, typer.Option("--no-header", help="Leave out the header line of plain and csv.")], False),
     "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")], False),

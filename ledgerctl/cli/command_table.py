@@ -10,6 +10,7 @@ import typer
 from ledgerctl.cli.command import COMMON_OPTIONS, summary
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.topics import TOPICS
+from ledgerctl.domain.output_format import OutputFormat
 
 FLAG, TEXT, FILE = "", "-", "@file"
 
@@ -21,7 +22,7 @@ KINDS: Final[dict[str, str]] = {
     "OPERATION_ID": "@operation",
     "FILE": FILE,
     "PLAN": FILE,
-    "FORMAT": "table,plain,json,jsonl,csv",
+    "FORMAT": ",".join(OutputFormat),
     "WHEN": "auto,always,never",
     "SHELL": "bash,zsh,fish",
     "TOPIC": ",".join(TOPICS),

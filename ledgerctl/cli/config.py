@@ -1,8 +1,8 @@
 """`ledgerctl config`: show every setting with its origin, write a first file, find the file."""
 
-from ledgerctl.cli.boundary import FORMATS
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session, default_format
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.render.report import Column, Kind, Report, record
 
 app = noun("config")
@@ -71,4 +71,6 @@ def path(session: Session) -> Report:
 def _judge_output_without_file(session: Session) -> None:
     """Settle the output format before anything reads the file, which may be absent or broken."""
     chosen = session.words.output or session.environment.get("LEDGERCTL_OUTPUT")
-    session.words = session.words._replace(output=chosen if chosen in FORMATS else default_format())
+    session.words = session.words._replace(
+        output=chosen if chosen in list(OutputFormat) else default_format()
+    )

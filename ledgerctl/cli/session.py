@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO, cast
 
-from ledgerctl.cli.boundary import FORMATS, bug, drop, say
+from ledgerctl.cli.boundary import bug, drop, say
 from ledgerctl.cli.signals import Stop
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import (
     ConsentMissing,
     Declined,
@@ -39,7 +40,6 @@ NOTHING_CHANGED = frozenset(
     {ExitCode.REFUSED, ExitCode.NOT_FOUND, ExitCode.UNAVAILABLE, ExitCode.HELD}
 )
 UNMAPPED = frozenset({"dead", "config", "sandbox", "demo"})  # change nothing that a map names
-LINE_FORMATS = ("plain", "csv", "jsonl")
 NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
 
 
@@ -158,7 +158,7 @@ class Session:
         sandbox do not need them.
         """
         chosen = self.environment.get("LEDGERCTL_OUTPUT")
-        if self._settings is None and chosen in FORMATS:
+        if self._settings is None and chosen in list(OutputFormat):
             return chosen  # stronger than the file, which need not be opened then
         try:
             return self.settings.output
@@ -490,7 +490,7 @@ class Session:
         if self.words.quiet:
             return settled(report.notes) if settled(report.exit_code) else ()
         said = settled(report.notes)
-        if report.sections and self.format in LINE_FORMATS:
+        if report.sections and OutputFormat(self.format).is_by_line:
             more = f"-o {self.format} shows the first part alone: -o table and -o json show it all"
             return [*said, more]
         return said

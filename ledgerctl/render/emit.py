@@ -4,30 +4,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
-from typing import Final, TextIO
+from typing import TextIO
 
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import UsageError
 from ledgerctl.render.fields import select_fields, shown_columns
 from ledgerctl.render.output import Look, Output
 from ledgerctl.render.report import Report, settled
 
 Writer = Callable[[Report, Output, Look], int]
-FORMATS: Final[dict[str, str]] = {  # each one's module, loaded when the format is asked for
-    "table": "ledgerctl.render.as_table",
-    "plain": "ledgerctl.render.as_plain",
-    "json": "ledgerctl.render.as_json",
-    "jsonl": "ledgerctl.render.as_jsonl",
-    "csv": "ledgerctl.render.as_csv",
-}
 
 
 def writer_of(format: str) -> Writer:
-    """What writes this format, loaded now if it was not before. Raises UsageError without one."""
-    if format not in FORMATS:
+    """Give what writes this format, loaded now if it was not before. Raises UsageError without one."""
+    if format not in list(OutputFormat):
         raise UsageError(
-            f"there is no output format {format!r}", hint=f"The formats are {', '.join(FORMATS)}."
+            f"there is no output format {format!r}",
+            hint=f"The formats are {', '.join(OutputFormat)}.",
         )
-    write: Writer = import_module(FORMATS[format]).write
+    write: Writer = import_module(f"ledgerctl.render.as_{format}").write
     return write
 
 

@@ -8,6 +8,7 @@ from subprocess import run as run_program
 import pytest
 
 from ledgerctl.config import load
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import ExitCode, LedgerctlError
 from ledgerctl.sandbox.launch import Server
 from ledgerctl.stores.queues import Queues
@@ -18,7 +19,6 @@ ADDRESSES = {
     "LEDGERCTL_MONGO_URI": "mongodb://ops:p%40s3cr3t@127.0.0.1:9/db?replicaSet=rs0",
     "LEDGERCTL_REDIS_URL": "redis://ops:p%40s3cr3t@127.0.0.1:9/3",
 }
-FORMATS = ("table", "plain", "json", "jsonl", "csv")
 
 
 def shows_secret(run: Run) -> bool:
@@ -30,7 +30,7 @@ def settings_of(run: Run) -> dict[str, tuple[object, str]]:
     return {one["name"]: (one["value"], one["origin"]) for one in run.json()["settings"]}
 
 
-@pytest.mark.parametrize("output", FORMATS)
+@pytest.mark.parametrize("output", OutputFormat)
 def test_config_show_hides_the_credentials_in_every_format(run_bare: Runner, output: str) -> None:
     shown = run_bare("config", "show", "-o", output, "--verbose", env=ADDRESSES)
     assert shown.code == 0

@@ -20,6 +20,7 @@ from pymongo import MongoClient
 from redis import Redis
 
 from ledgerctl.cli.command_table import command_table
+from ledgerctl.domain.output_format import OutputFormat
 from tests.builders import make_job, make_row
 from tests.conftest import Invoker, Runner
 from tests.corpus import HOSTILE
@@ -34,7 +35,6 @@ STORED = {
     for name, text in HOSTILE.items()
     if "\ud800" not in text and text and len(text) < LONG
 }
-FORMATS = ("table", "plain", "json", "jsonl", "csv")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 ALLOWED = {"\n", "\t"}
 
@@ -143,7 +143,7 @@ def test_hostile_rows_are_printed_letter_for_letter_in_every_format(
     invoke: Invoker, hostile: None, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [*path.split(), *READERS[path]]
-    for form in FORMATS:
+    for form in OutputFormat:
         for width in ("40", "80", "200"):
             monkeypatch.setenv("COLUMNS", width)
             done = invoke(*words, "-o", form)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import OutputFailed, StoreUnavailable, UsageError
-from ledgerctl.render.emit import FORMATS, emit
+from ledgerctl.render.emit import emit
 from ledgerctl.render.report import Column, Record, Report, listing
 from tests.unit.render.printing import printed
 
@@ -37,7 +38,7 @@ def report(count: int = 3) -> Report:
     return listing(({"n": n} for n in range(count)), columns=COLUMNS, notes=["a note"])
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 @pytest.mark.parametrize("at", ["write", "flush"])
 def test_a_full_disk_is_told_as_output_failed(format: str, at: str) -> None:
     out = Failing(OSError(errno.ENOSPC, "No space left on device"), at=at)
@@ -45,14 +46,14 @@ def test_a_full_disk_is_told_as_output_failed(format: str, at: str) -> None:
         emit(report(), format=format, out=out, err=io.StringIO())
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 @pytest.mark.parametrize("at", ["write", "flush"])
 def test_a_reader_that_went_away_is_the_callers_to_judge(format: str, at: str) -> None:
     with pytest.raises(BrokenPipeError):
         emit(report(), format=format, out=Failing(BrokenPipeError(), at=at), err=io.StringIO())
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 def test_trouble_of_a_store_is_not_taken_for_trouble_of_the_output(format: str) -> None:
     def records() -> Iterator[Record]:
         yield {"n": 1}
@@ -62,7 +63,7 @@ def test_trouble_of_a_store_is_not_taken_for_trouble_of_the_output(format: str) 
         emit(Report(COLUMNS, records()), format=format, out=io.StringIO(), err=io.StringIO())
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 def test_a_store_that_fails_early_leaves_nothing_half_said(format: str) -> None:
     def records() -> Iterator[Record]:
         yield from ({"n": n} for n in range(400))
@@ -123,10 +124,10 @@ def test_an_unknown_format_is_refused_and_the_formats_are_named() -> None:
 
 def test_only_a_table_imports_rich() -> None:
     program = (
-        "import io, sys; from ledgerctl.render.emit import emit, FORMATS;"
+        "import io, sys; from ledgerctl.render.emit import emit; from ledgerctl.domain.output_format import OutputFormat;"
         "from ledgerctl.render.report import Column, Report;"
         "[emit(Report([Column('n')], [{'n': '顧'}]), format=f, out=io.StringIO(), err=io.StringIO())"
-        " for f in FORMATS if f != 'table'];"
+        " for f in OutputFormat if f != 'table'];"
         "sys.exit('rich' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import UsageError
-from ledgerctl.render.emit import FORMATS
 from ledgerctl.render.report import Column, Report, listing, record
 from tests.unit.render.printing import printed
 
@@ -56,12 +56,12 @@ def test_a_column_that_is_not_shown_waits_to_be_asked_for(format: str) -> None:
     assert "ab12" in printed(items(), format, fields=["digest"]).out
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 def test_a_key_of_the_records_is_a_field_without_being_a_column(format: str) -> None:
     assert "{}" in printed(items(), format, fields=["raw"]).out
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 def test_an_unknown_field_is_refused_and_the_fields_are_named(format: str) -> None:
     with pytest.raises(UsageError) as refusal:
         printed(items(), format, fields=["job_id", "jobid"])
@@ -69,7 +69,7 @@ def test_an_unknown_field_is_refused_and_the_fields_are_named(format: str) -> No
     assert refusal.value.hint == "The fields are job_id, state, digest, raw."
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 def test_an_empty_listing_knows_its_fields(format: str) -> None:
     printed(listing([], columns=COLUMNS), format, fields=["digest"])
     with pytest.raises(UsageError):

@@ -10,8 +10,8 @@ from itertools import product
 import pytest
 
 from ledgerctl.cli.id_file import read_ids
+from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import UsageError
-from ledgerctl.render.emit import FORMATS
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
 from ledgerctl.render.text import encodable, visible
 from tests.corpus import HOSTILE, HUGE_NUMBER
@@ -49,7 +49,7 @@ def acting(text: str) -> set[str]:
     return {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 @pytest.mark.parametrize(("encoding", "width", "color"), LOOKS)
 def test_no_character_of_the_data_acts_on_the_terminal(
     format: str, encoding: str, width: int, color: bool
@@ -227,7 +227,7 @@ def test_a_number_of_200_000_digits_is_printed_to_the_last_digit(format: str) ->
     assert re.findall(r"\d+", out) == [HUGE_NUMBER]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", OutputFormat)
 def test_a_number_beyond_the_limit_of_python_is_printed_exactly(format: str) -> None:
     report = listing([{"amount": -(10**6_000)}], columns=[Column("amount", kind=Kind.AMOUNT)])
     assert "-1" + "0" * 6_000 in printed(report, format, width=40).out
