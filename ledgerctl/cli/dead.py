@@ -423,10 +423,8 @@ def plan_of(session: Session, options: dict[str, Any]) -> dict[str, Any]:
 def server_now(session: Session) -> datetime:
     """The Redis server's time, or this machine's, said once."""
     own = session.clock()
-    now = session.stores.queues.now(own)
-    if session.stores.queues.clock_is_own:
-        session.note("the server's clock may not be asked: times are by this machine's clock")
-    elif abs(now - own) > CLOCK_SKEW:
+    now = session.stores.queues.now(own, session.note)
+    if abs(now - own) > CLOCK_SKEW:
         session.note(f"this machine's clock is off by {(own - now).total_seconds():.1f} s")
     return now
 

@@ -325,15 +325,8 @@ class OwnClock:
 
 
 def redis_now(session: Session) -> datetime:
-    """The time that due times are judged by: the Redis server's, else our own, which is said."""
-    queues = session.stores.queues
-    now = queues.now(session.now)
-    if queues.clock_is_own and OWN_CLOCK_USED not in session.notes:
-        session.note(OWN_CLOCK_USED)
-    return now
-
-
-OWN_CLOCK_USED = "Redis may not be asked for its time: due times are judged by our own clock"
+    """Return the time that due times are judged by: the Redis server's, else our own, with a note."""
+    return session.stores.queues.now(session.now, session.note)
 
 
 def warn_of_skew(session: Session) -> None:

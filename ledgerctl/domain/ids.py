@@ -1,8 +1,12 @@
 """Ids as people type them and as documents hold them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LENGTH_MAX = 1_000_000  # characters of an id: a longer one fits in no query
 NAMES_SHOWN = 10
@@ -34,6 +38,13 @@ def some_of(names: Sequence[str]) -> str:
     """The first few names in a row, and how many more."""
     few, more = ", ".join(names[:NAMES_SHOWN]), len(names) - NAMES_SHOWN
     return f"{few} and {more} more" if more > 0 else few
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`, the last one shorter; read no further than asked."""
+    source = iter(items)
+    while chunk := list(islice(source, size)):
+        yield chunk
 
 
 def text_of(identity: Id | None) -> str | None:

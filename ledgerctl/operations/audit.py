@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from ledgerctl.domain.audit import FUTURE_SLACK, Case, Code, Finding, audit
+from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row
 from ledgerctl.errors import ExitCode, LedgerctlError, NotFound
@@ -302,10 +302,3 @@ def moment(stores: Stores) -> Iterator[Any]:
         return
     with stores.mongo.snapshot("read jobs and rows") as session:
         yield session
-
-
-def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """The items, so many at a time."""
-    source = iter(items)
-    while chunk := list(islice(source, size)):
-        yield chunk

@@ -16,13 +16,13 @@ from ledgerctl.domain.explain import (
     is_told,
     tell_jobs,
 )
+from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.rows import Entry, Row, running
 from ledgerctl.errors import NotFound
 from ledgerctl.operations.balances import replay, require_account, tally_of
 from ledgerctl.operations.cases import load, only_job
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.ledger import window_filter
-from ledgerctl.stores.sweep import chunks
 
 Progress = Callable[[str], None]
 

@@ -1,14 +1,13 @@
 """Looking at the inbox and mending it: audit, stuck, show, retry, settle."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from heapq import nlargest
-from itertools import islice
 from typing import Any
 
-from ledgerctl.domain.ids import Id
+from ledgerctl.domain.ids import Id, chunks
 from ledgerctl.domain.inbox import (
     GROUP,
     Filled,
@@ -181,13 +180,6 @@ def content(message: Document) -> list[Any]:
     return [message.get(name) for name in CONTENT]
 
 
-def chunks(rows: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    """The rows in lists of this size."""
-    iterator = iter(rows)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
-
-
 # stuck
 
 
@@ -335,8 +327,7 @@ def settle(
 
     Yields for each chunk how many rows it completed and how many it tried.
     """
-    for start in range(0, len(rows), CHUNK):
+    for chunk in chunks(rows, CHUNK):
         if stopping():
             return
-        chunk = rows[start : start + CHUNK]
         yield stores.inbox.settle(chunk), len(chunk)

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Any, TypeAlias, TypeVar, assert_never
 
 from ledgerctl.domain.audit import Case, Code
+from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import (
     ALREADY,
     Append,
@@ -23,7 +24,7 @@ from ledgerctl.domain.repair import Mend, Repair, RepairStep, plan
 from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.rows import RowType
 from ledgerctl.errors import InvariantBroken
-from ledgerctl.operations.audit import Audit, Scope, chunks
+from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, complete_row, flag_time
 from ledgerctl.stores.connections import Stores

@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.days import day_of
-from ledgerctl.domain.ids import text_of
+from ledgerctl.domain.ids import chunks, text_of
 from ledgerctl.domain.inbox import Claim, Finish, Left
 from ledgerctl.domain.rows import Message
 from ledgerctl.domain.times import parse_rfc3339
@@ -47,10 +47,10 @@ class UsageDaily:
         self, messages: Sequence[Message], counts: Counts, enough: Callable[[], bool]
     ) -> None:
         """Handle messages, up to 500 in one batch."""
-        for start in range(0, len(messages), CHUNK):
+        for some in chunks(messages, CHUNK):
             if enough():
                 return
-            self._batch(messages[start : start + CHUNK], counts)
+            self._batch(some, counts)
 
     def _batch(self, messages: Sequence[Message], counts: Counts) -> None:
         pairs: dict[Pair, list[Claim]] = {}

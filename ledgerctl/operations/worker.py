@@ -108,7 +108,6 @@ class RetryQueue:
         self._lookout = Lookout(stores.queues, stores.retry_lists)
         self._open = ExitStack()
         self._lease: Lease | None = None
-        self._clock_said = False
 
     def __enter__(self) -> Self:
         settings = self.stores.settings
@@ -150,11 +149,7 @@ class RetryQueue:
 
     def now(self) -> datetime:
         """The Redis server's time, which due times are judged by; else our own, said once."""
-        now = self.stores.queues.now(self._clock())
-        if self.stores.queues.clock_is_own and not self._clock_said:
-            self._clock_said = True
-            self.say("Redis may not be asked for its time: due times are judged by our own clock")
-        return now
+        return self.stores.queues.now(self._clock(), self.say)
 
     def take(self) -> Delivery | None:
         """The next due job, now in hand; None when nothing is due.

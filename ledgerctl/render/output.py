@@ -4,9 +4,9 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Final, TextIO
 
+from ledgerctl.domain.ids import chunks
 from ledgerctl.errors import OutputFailed
 from ledgerctl.render.report import CommandLine, Record
 from ledgerctl.render.text import encodable, folded_sentence, visible
@@ -102,7 +102,5 @@ def _encoding(stream: TextIO) -> str:
 
 
 def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """The records in lists of a few hundred, none of them empty."""
-    remaining = iter(records)
-    while batch := list(islice(remaining, _BATCH)):
-        yield batch
+    """Yield the records in lists of a few hundred, none of them empty."""
+    return chunks(records, _BATCH)

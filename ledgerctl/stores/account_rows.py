@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +12,7 @@ from bson import DatetimeMS, ObjectId
 from pymongo.command_cursor import CommandCursor
 
 from ledgerctl.domain.balances import AccountSum, TypeSum
+from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.rows import ORDER, Entry, LedgerRow
 from ledgerctl.stores.codec import (
     Document,
@@ -193,7 +194,7 @@ class AccountRows:
             rows = self._rows.find(
                 query, fields, sort=BY_TIME, batch_size=BATCH, allow_disk_use=True
             )
-            while some := list(islice(rows, ROWS_TOGETHER)):
+            for some in chunks(rows, ROWS_TOGETHER):
                 owners = self.owners([row.get("job_id") for row in some])
                 yield from (row for row in some if owners.get(key(row.get("job_id"))) == account)
 
@@ -206,7 +207,7 @@ class AccountRows:
                 job["_id"]
                 for job in self._jobs.find(self._mongo.of_account("jobs", account), {"_id": 1})
             )
-            while some := list(islice(ids, JOBS_TOGETHER)):
+            for some in chunks(ids, JOBS_TOGETHER):
                 query = {"job_id": {"$in": self._spellings(some)}, "account_id": None, **window}
                 runs.append(
                     self._rows.find(
@@ -350,7 +351,7 @@ class AccountRows:
         query = {"account_id": None, **window}
         with self._mongo.reading("read the rows without account"):
             rows = self._rows.find(query, ENTRY_FIELDS, batch_size=BATCH)
-            while some := list(islice(rows, ROWS_TOGETHER)):
+            for some in chunks(rows, ROWS_TOGETHER):
                 owners = self.owners([row.get("job_id") for row in some])
                 yield from (to_entry(row) for row in some if key(row.get("job_id")) not in owners)
 
@@ -372,7 +373,7 @@ class AccountRows:
             rows = self._rows.find(
                 dict(window), EXPORT_FIELDS, sort=order, batch_size=BATCH, allow_disk_use=True
             )
-            while some := list(islice(rows, ROWS_TOGETHER)):
+            for some in chunks(rows, ROWS_TOGETHER):
                 nameless = [row.get("job_id") for row in some if row.get("account_id") is None]
                 owners = self.owners(nameless) if nameless else {}
                 for row in some:

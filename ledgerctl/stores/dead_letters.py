@@ -3,8 +3,6 @@
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -211,12 +209,7 @@ class DeadLetters:
         raise InvariantBroken("a script was run no time at all")
 
     def _call(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
-        client = self._queues.client
-        source, sha = script(name)
-        try:
-            return client.evalsha(sha, len(keys), *keys, *arguments)
-        except redis_errors.NoScriptError:
-            return client.eval(source, len(keys), *keys, *arguments)
+        return self._queues.run_script(name, keys, arguments)
 
 
 def texts(picks: Sequence[Pick]) -> tuple[list[bytes], list[bytes]]:
@@ -228,14 +221,3 @@ def texts(picks: Sequence[Pick]) -> tuple[list[bytes], list[bytes]]:
 def tombstone(operation_id: str, chunk: object) -> str:
     """A text that no entry has; it stands on a list only inside one script."""
     return f"taken by {operation_id}:{chunk}"
-
-
-@cache
-def script(name: str) -> tuple[str, str]:
-    """A script's source, the common part before it, and its SHA-1 as the server computes it."""
-    import hashlib
-
-    folder = files("ledgerctl.stores") / "scripts"
-    parts = [(folder / f"{part}.lua").read_text() for part in ("common", name)]
-    source = "\n".join(parts)
-    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()

@@ -1,8 +1,10 @@
 """The Redis lists: retry, dead letters, and one processing list a worker."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any, cast
 
 from redis import Redis
@@ -11,7 +13,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ledgerctl.config import Settings
-from ledgerctl.errors import LedgerctlError, OutcomeUnknown, StoreUnavailable, WrongKeyType
+from ledgerctl.errors import (
+    LedgerctlError,
+    NotPermitted,
+    OutcomeUnknown,
+    StoreUnavailable,
+    WrongKeyType,
+)
 from ledgerctl.secrets import display, redact
 from ledgerctl.stores.replies import UNKNOWN, redis_answer
 
@@ -23,6 +31,7 @@ FIRST_PAGE_ENTRIES = 10  # whose size nobody knows yet
 RECENT_MAX = 4_000  # entries by whose hashes a border that has moved is found again
 OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
 SCAN_COUNT = 1_000
+OWN_CLOCK_USED = "Redis may not be asked for its time: due times are judged by our own clock"
 
 # The last one: who answers there does not speak Redis, so nothing is known of Redis itself.
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse)
@@ -44,7 +53,7 @@ class Queues:
             health_check_interval=0,
             protocol=2,
         )
-        self.clock_is_own = False
+        self._clock_said = False
         self.changes = 0  # scripts that have moved, written or dropped an entry
 
     @contextmanager
@@ -164,20 +173,33 @@ class Queues:
         """The lists on which letters stand that a filter passed over, sorted by operation."""
         return self.keys_under(f"{self.keys.dead_letter}:passed")
 
-    def now(self, own: datetime) -> datetime:
-        """The server's time, aware UTC, milliseconds; `own` where the server may not be asked.
-
-        `clock_is_own` says which it was, for whoever is to say so once.
-        """
-        try:
+    def server_time(self) -> datetime:
+        """Return the server's time, aware UTC. Raises NotPermitted where it may not be asked."""
+        with self.reading("ask the time"):
             seconds, microseconds = self.client.time()
-        except redis_errors.NoPermissionError:
-            self.clock_is_own = True
+        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
+
+    def now(self, own: datetime, say: Callable[[str], None] | None = None) -> datetime:
+        """Return the server's time in milliseconds; `own`, said once, where it may not be asked."""
+        try:
+            moment = self.server_time()
+        except NotPermitted:
+            if say is not None and not self._clock_said:
+                self._clock_said = True
+                say(OWN_CLOCK_USED)
             return own
-        except redis_errors.RedisError as error:
-            raise self.translated(error, "ask the time", sent=False) from None
-        moment = datetime.fromtimestamp(seconds, UTC)
-        return moment.replace(microsecond=microseconds // 1000 * 1000)
+        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+    def run_script(self, name: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
+        """Run a script of `scripts/` by its SHA-1, and whole where the server does not know it.
+
+        A driver's error goes on: only the caller knows whether to run the script again.
+        """
+        source, sha = script(name)
+        try:
+            return self.client.evalsha(sha, len(keys), *keys, *words)
+        except redis_errors.NoScriptError:
+            return self.client.eval(source, len(keys), *keys, *words)
 
     # checks before a change
 
@@ -202,33 +224,21 @@ class Queues:
         """
         self.require_lists(*keys)
         with self.reading("check that the lists can be changed"):
-            self.client.eval(TRY_ALL, 1 + len(keys), own_key, *keys)
+            self.run_script("try_all", [own_key, *keys], [])
 
     def close(self) -> None:
         """Give the connection back."""
         self.client.close()
 
 
-# KEYS 1 a key that does not exist; the others are there for the cluster's and the user's checks.
-# RETURNS 1, or the error of the first command that may not be run. Changes nothing.
-TRY_ALL = """
-local key = KEYS[1]
-local commands = {
-  {'RPUSHX', key, ''}, {'LPUSHX', key, ''}, {'LSET', key, 0, ''}, {'LREM', key, 0, ''},
-  {'LTRIM', key, 0, -1}, {'LMOVE', key, key, 'LEFT', 'LEFT'}, {'LPOP', key}, {'RPOP', key},
-  {'LRANGE', key, 0, 0}, {'LINDEX', key, 0}, {'LLEN', key}, {'LPOS', key, ''}, {'TYPE', key},
-}
-for _, command in ipairs(commands) do
-  local answer = redis.pcall(unpack(command))
-  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'no such key') then
-    return answer
-  end
-end
-local pushed = redis.pcall('RPUSH', key, '')
-if type(pushed) == 'table' and pushed.err then return pushed end
-redis.call('LTRIM', key, 1, 0)
-return 1
-"""
+@cache
+def script(name: str) -> tuple[str, str]:
+    """Return a script with the common part before it, and its SHA-1 as the server computes it."""
+    import hashlib
+
+    folder = files("ledgerctl.stores") / "scripts"
+    source = "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in ("common", name))
+    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 def page_size(entries: list[bytes]) -> int:

@@ -1,8 +1,6 @@
 """Moves between retry, processing and the dead letters: each one script that names exact bytes."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ledgerctl.domain.payload import Payload, read_payload
@@ -109,8 +107,7 @@ class RetryLists:
     def fingerprint(self, key: str, start: int, count: int) -> str:
         """What a stretch of a list comes to: unequal whenever an entry of it has changed."""
         with self._queues.reading(f"look at {key}"):
-            script = self._queues.client.register_script(source_of("fingerprint"))
-            found: bytes = script(keys=[key], args=[start, count])
+            found: bytes = self._queues.run_script("fingerprint", [key], [start, count])
         return found.decode()
 
     def counts_of(self, job_id: str) -> dict[str, int]:
@@ -131,7 +128,7 @@ class RetryLists:
 
     def _run(self, name: str, keys: list[str], words: Sequence[bytes | str]) -> Any:
         with self._queues.writing(f"move entries of {keys[0]}"):
-            answer = self._queues.client.register_script(source_of(name))(keys=keys, args=words)
+            answer = self._queues.run_script(name, keys, words)
         self._queues.changes += any(answer) if isinstance(answer, list) else bool(answer)
         return answer
 
@@ -155,9 +152,3 @@ def carries(raw: bytes, job_id: str) -> bool:
         return False
     payload = read_payload(raw)
     return isinstance(payload, Payload) and payload.job_id == job_id
-
-
-@cache
-def source_of(name: str) -> str:
-    """The text of a script."""
-    return (files("ledgerctl.stores") / "scripts" / f"{name}.lua").read_text("utf-8")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, cast
 
 from bson import BSON, Decimal128, Int64, ObjectId, decode_all
@@ -14,6 +14,7 @@ from pymongo import errors as mongo_errors
 from pymongo.client_session import ClientSession
 
 from ledgerctl.domain.amounts import fits_int64
+from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import SUCCEEDED
 from ledgerctl.stores.codec import DIGITS, Document, to_id
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
@@ -291,13 +292,6 @@ def joined(jobs: Iterator[Group], rows: Iterator[Group]) -> Iterator[Story]:
 def story_of(job: Document) -> Story:
     """The story of one job, its rows to come."""
     return Story(to_id(job["_id"]).text, [job])
-
-
-def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """The items, so many at a time."""
-    source = iter(items)
-    while chunk := list(islice(source, size)):
-        yield chunk
 
 
 def is_number(text: str) -> bool:

@@ -7,12 +7,8 @@
 --
 -- Checks before it takes, and writes before it removes: whatever fails, no entry is lost.
 -- Running it twice moves nothing twice, because each move names the exact bytes.
-for _, key in ipairs(KEYS) do
-  local kind = redis.call('TYPE', key).ok
-  if kind ~= 'list' and kind ~= 'none' then
-    return redis.error_reply('WRONGTYPE ' .. key .. ': expected list, found ' .. kind)
-  end
-end
+local wrong = not_lists(KEYS)
+if wrong then return wrong end
 local moved = {}
 for at = 1, #ARGV, 3 do
   local there = redis.call('LPOS', KEYS[1], ARGV[at], 'MAXLEN', ARGV[at + 2])
