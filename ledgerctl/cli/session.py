@@ -463,7 +463,7 @@ class Session:
                 report,
                 records=self._clearing(report.records),
                 empty=self.located(report.empty),
-                notes=lambda: [*self.notes, *self._remarks(report)],
+                notes=lambda: [*self.notes, *self._unread(), *self._remarks(report)],
             ),
             format=self.format,
             fields=[one.strip() for one in (self.words.fields or "").split(",") if one.strip()]
@@ -482,6 +482,11 @@ class Session:
         if not text or self.words.command.split()[0] in {"queue", "dead"}:
             return text
         return f"{text.removesuffix('.')} in database {self.settings.database!r}"
+
+    def _unread(self) -> list[str]:
+        """Name the collections that count as empty because the user may not read them."""
+        names = [] if self._stores is None or self.words.quiet else self._stores.unread
+        return [f"the user may not read {name}: it counts as empty" for name in names]
 
     def _remarks(self, report: "Report") -> Sequence[str]:
         """What the result says beside itself; with --quiet only where something is amiss."""

@@ -160,6 +160,11 @@ class Stores:
         return DeadLetters(self.queues)
 
     @property
+    def unread(self) -> list[str]:
+        """Return the collections of ours that count as empty because the user may not read them."""
+        return [*self.mongo.unread] if "mongo" in self.__dict__ else []
+
+    @property
     def changes(self) -> int:
         """How many confirmed writes of this run have changed anything that counts."""
         documents = self.mongo.changes.count if "mongo" in self.__dict__ else 0

@@ -220,6 +220,13 @@ class ForeignCollection:
         counted = [{"$match": query}, *limits, {"$group": {"_id": None, "n": {"$sum": 1}}}]
         return next((int(one["n"]) for one in self.aggregate(counted, **options)), 0)
 
+    def distinct(self, name: str, query: Mapping[str, Any]) -> list[Any]:
+        """The values of a field of ours."""
+        return [
+            one["_id"]
+            for one in self.aggregate([{"$match": query}, {"$group": {"_id": f"${name}"}}])
+        ]
+
     def estimated_document_count(self) -> int:
         """About how many documents there are."""
         return 0 if self._absent_as else self._real.estimated_document_count()
@@ -486,15 +493,20 @@ def absent_matches(condition: Any) -> bool | None:
 
 
 def foreign_collections(
-    fields: ForeignLedger, real: Mapping[str, Collection[Document]]
+    fields: ForeignLedger, real: Mapping[str, Collection[Document]], unreadable: Iterable[str]
 ) -> dict[str, ForeignCollection]:
-    """The two collections of a map, by the names that they have in our settings."""
+    """The collections of a map, by the names that they have in our settings.
+
+    Those of ours that the user may not read are absent: a right to find in theirs is enough.
+    """
     known: dict[str, ForeignCollection] = {}
+    rows = Translator(fields.ledger)
     by_name = {
-        "ledger": ForeignCollection(real["ledger"], Translator(fields.ledger), known),
-        "jobs": ForeignCollection(real["jobs"], Translator(fields.jobs), known)
-        if fields.jobs
-        else ForeignCollection(real["ledger"], Translator(fields.ledger), known, real["jobs"].name),
+        name: ForeignCollection(real["ledger"], rows, known, absent_as=real[name].name)
+        for name in {*unreadable, "jobs"}
     }
+    by_name["ledger"] = ForeignCollection(real["ledger"], rows, known)
+    if fields.jobs is not None:
+        by_name["jobs"] = ForeignCollection(real["jobs"], Translator(fields.jobs), known)
     known |= {one.name: one for one in by_name.values()}
     return by_name

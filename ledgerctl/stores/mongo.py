@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -104,6 +105,8 @@ PATIENCE_S = 5.0  # with somebody else's transaction
 SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 
 DUPLICATE_KEY = {11000}
+# Beside another team's ledger a right to find in that ledger is enough.
+UNREAD_IS_EMPTY = ("usage_daily", "operator_log", "dead_archive", "leases")
 
 CODEC: CodecOptions[Document] = CodecOptions(
     tz_aware=True,
@@ -129,6 +132,7 @@ class Mongo:
         names = settings.collections
         self.changes = Changes({names.operator_log, names.leases, names.dead_archive})
         self._lists: dict[str, bool] = {}  # by collection, whether an account may be a list
+        self.unread: dict[str, None] = {}  # collections of ours that stand for empty ones
         self.client: MongoClient[Document] = self._client()
         self.database: Database[Document] = self.client.get_database(
             settings.database,
@@ -182,10 +186,11 @@ class Mongo:
 
     def collection(self, name: str) -> Collection[Document]:
         """A collection by the name it has in the settings: `jobs`, `ledger`, …"""
-        foreign = self._foreign.get(name)
-        return (
-            self.database[getattr(self._settings.collections, name)] if foreign is None else foreign
-        )
+        if (foreign := self._foreign.get(name)) is None:
+            return self.database[getattr(self._settings.collections, name)]
+        if name in UNREAD_IS_EMPTY:
+            self.unread[name] = None
+        return foreign
 
     @cached_property
     def _foreign(self) -> Mapping[str, Collection[Document]]:
@@ -193,11 +198,13 @@ class Mongo:
         fields, names = self._settings.map, self._settings.collections
         if fields is None:
             return {}
+        from ledgerctl.stores.deployment import Deployment
         from ledgerctl.stores.mapped import foreign_collections
 
-        found = foreign_collections(
-            fields, {"ledger": self.database[names.ledger], "jobs": self.database[names.jobs]}
-        )
+        login = Deployment(self).login()
+        real = {name: self.database[one] for name, one in asdict(names).items()}
+        unread = [one for one in UNREAD_IS_EMPTY if not login.allows(real[one].name, "find")]
+        found = foreign_collections(fields, real, unread if login.users else [])
         return cast("Mapping[str, Collection[Document]]", found)
 
     def of_account(self, collection: str, account: str) -> Document:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from ledgerctl.sandbox.launch import Server
 from ledgerctl.stores.mongo import missing_right
 from tests.builders import NOON, make_job, make_row
 from tests.conftest import Run, Runner
+from tests.foreign import NESTED, our_documents
+from tests.integration import test_foreign_ledgers as foreign
 from tests.servers import ROOT, address_of
 
 Client = MongoClient[dict[str, Any]]
@@ -364,3 +368,42 @@ def test_roles_are_printed_a_statement_a_line(run_bare: Runner) -> None:
     assert [line.split("(")[0].split(" ")[0] for line in lines] == 3 * [
         'db.getSiblingDB', 'db.getSiblingDB', "ACL"
     ]  # fmt: skip
+
+
+def test_a_user_that_may_only_find_in_the_two_collections_reads_all_of_it(
+    town: Town, tmp_path: Path
+) -> None:
+    place = town.root[town.database]
+    jobs, rows = our_documents(NESTED)
+    for name in ("jobs", "ledger"):
+        place.drop_collection(name)
+    place.jobs.insert_many(jobs)
+    place.ledger.insert_many(rows)
+    place.tasks.insert_many([NESTED.job(job) for job in jobs])
+    place.credit_entries.insert_many([NESTED.row(row) for row in rows])
+    only_find = [
+        {"resource": {"db": town.database, "collection": name}, "actions": ["find"]}
+        for name in ("tasks", "credit_entries")
+    ]
+    place.command("createRole", "looks", privileges=only_find, roles=[])
+    place.command("createUser", "looker", pwd=LOGIN, roles=["looks"])
+    looker = {"LEDGERCTL_MONGO_URI": address_of(town.server, "looker", LOGIN, source=town.database)}
+    config = tmp_path / "map.toml"
+    config.write_text(NESTED.toml)
+    for command in (*foreign.READING, ("log", "list"), ("config", "show")):
+        form = () if "--format" in command else ("-o", "json")
+        theirs = town.run(*command, *form, "--config", str(config), env=looker)
+        if command[0] in {"balance", "job", "ledger", "summary"}:
+            ours = town.run(*command, *form)
+            note = '"the user may not read usage_daily: it counts as empty"'
+            assert (note in theirs.out) == (command[0] == "summary" and theirs.code != 4)
+            assert without_notes(theirs) == without_notes(ours)
+        assert theirs.code in ({0, 5} if command[-1] not in {"nobody", "task-0"} else {0, 4}), (
+            theirs
+        )
+
+
+def without_notes(run: Run) -> Any:
+    """What a run said beside its notes."""
+    code, out, _ = foreign.told(run)
+    return code, re.sub(r',\s*"notes": ?\[[^]]*\]', "", out)
