@@ -41,6 +41,7 @@ class Translator:
 
     def __init__(self, fields: FieldMap) -> None:
         self._map = fields
+        self.paths = fields.paths
         scaled = fields.scale != 1 or "amount" not in fields.paths
         self.expressions: dict[str, Any] = {our: f"${path}" for our, path in fields.paths.items()}
         credit, debit = (self.expressions.pop(side, None) for side in ("credit", "debit"))
@@ -181,6 +182,7 @@ class ForeignCollection:
         self._real = real
         self._known = known
         self._absent_as = absent_as
+        self.is_absent = bool(absent_as)
         self.translator = translator
         self.name = absent_as or real.name
         self.index_information = real.index_information if not absent_as else dict
@@ -229,19 +231,23 @@ class ForeignCollection:
 
     def estimated_document_count(self) -> int:
         """About how many documents there are."""
-        return 0 if self._absent_as else self._real.estimated_document_count()
+        return 0 if self.is_absent else self._real.estimated_document_count()
 
     def aggregate(self, pipeline: Sequence[Document], **options: Any) -> Any:
         """Run a pipeline that is written for our shape."""
         return self._real.aggregate(self.translated(pipeline), **options)
 
+    def path_of(self, name: str) -> str:
+        """The name that a field of ours has in the real documents."""
+        return self.translator.paths.get(name, name)
+
     def part(self, query: Mapping[str, Any]) -> Part:
         """The filter in their names; nothing passes that of an absent collection."""
-        return Part(NEVER, {}) if self._absent_as else self.translator.part(query)
+        return Part(NEVER, {}) if self.is_absent else self.translator.part(query)
 
     def translated(self, pipeline: Sequence[Document]) -> Pipeline:
         """A pipeline for our shape as one for their documents."""
-        head: Pipeline = [{"$match": NEVER}] if self._absent_as else []
+        head: Pipeline = [{"$match": NEVER}] if self.is_absent else []
         again: Pipeline = []
         rest = list(pipeline)
         while rest and next(iter(rest[0])) in KEEPS_ORDER and ("$match" in rest[0] or not again):
@@ -268,14 +274,14 @@ class ForeignCollection:
             } else None  # fmt: skip
             if other is None:
                 yield stage
-            elif name == "$unionWith" and not other._absent_as:
+            elif name == "$unionWith" and not other.is_absent:
                 yield {name: {"coll": other.name, "pipeline": other.translated(words["pipeline"])}}
             elif name == "$lookup":
                 yield other.looked_up(words)
 
     def looked_up(self, words: Document) -> Document:
         """The stage that fetches documents of this collection by their `_id`."""
-        if self._absent_as:
+        if self.is_absent:
             return {"$set": {words["as"]: []}}
         return {"$lookup": words | {"pipeline": self.translated([])}}
 

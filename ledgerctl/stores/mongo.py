@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -96,6 +96,9 @@ def has_changed(name: str, reply: Mapping[str, Any]) -> bool:
         case _:
             return True
 
+
+if TYPE_CHECKING:
+    from ledgerctl.stores.mapped import ForeignCollection
 
 T = TypeVar("T")
 
@@ -190,10 +193,10 @@ class Mongo:
             return self.database[getattr(self._settings.collections, name)]
         if name in UNREAD_IS_EMPTY:
             self.unread[name] = None
-        return foreign
+        return cast("Collection[Document]", foreign)
 
     @cached_property
-    def _foreign(self) -> Mapping[str, Collection[Document]]:
+    def _foreign(self) -> "Mapping[str, ForeignCollection]":
         """Another team's collections, which answer to our names and take no writes."""
         fields, names = self._settings.map, self._settings.collections
         if fields is None:
@@ -205,7 +208,8 @@ class Mongo:
         real = {name: self.database[one] for name, one in asdict(names).items()}
         unread = [one for one in UNREAD_IS_EMPTY if not login.allows(real[one].name, "find")]
         found = foreign_collections(fields, real, unread if login.users else [])
-        return cast("Mapping[str, Collection[Document]]", found)
+        self._lists |= {name: False for name, one in found.items() if one.is_absent}
+        return found
 
     def of_account(self, collection: str, account: str) -> Document:
         """Filter the documents of an account, under whichever type; never those whose list holds it."""
@@ -218,13 +222,14 @@ class Mongo:
     def _holds_lists(self, collection: str) -> bool:
         """Ask the index once for lists among the accounts: a filter against them costs it its cover."""
         if collection not in self._lists:
-            name = self.collection(collection).name
-            query = {"find": name, "filter": {"account_id": ""}}
+            name, foreign = self.collection(collection).name, self._foreign.get(collection)
+            path = foreign.path_of("account_id") if foreign else "account_id"
+            query = {"find": name, "filter": {path: ""}}
             with self.reading(f"look at the index of {name}"):
                 plan = self.database.command("explain", query, verbosity="queryPlanner")
             scans = list(scans_of(plan["queryPlanner"].get("winningPlan", {})))
             self._lists[collection] = any(
-                one.get("multiKeyPaths", {"account_id": True}).get("account_id") for one in scans
+                one.get("multiKeyPaths", {path: True}).get(path) for one in scans
             )
         return self._lists[collection]
 

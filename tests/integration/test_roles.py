@@ -401,6 +401,14 @@ def test_a_user_that_may_only_find_in_the_two_collections_reads_all_of_it(
         assert theirs.code in ({0, 5} if command[-1] not in {"nobody", "task-0"} else {0, 4}), (
             theirs
         )
+    config.write_text(NESTED.toml.partition("[map.jobs]")[0])
+    for command in (
+        ("balance", "show", "acct-1"),
+        ("balance", "list"),
+        ("ledger", "audit"),
+        ("job", "list"),
+    ):
+        assert town.run(*command, "--config", str(config), env=looker).code in {0, 5}
 
 
 def without_notes(run: Run) -> Any:
