@@ -49,8 +49,7 @@ def change(session: Session, wanted: Change[Planned, Item]) -> Report:
     if session.dry_run or not size:
         result = wanted.preview(planned)
     else:
-        wanted.ready()
-        result = run(session, lambda running: wanted.apply(planned, running))
+        result = run(session, lambda running: wanted.apply(planned, running), ready=wanted.ready)
     return finish(session, wanted.view(planned, result), result)
 
 
@@ -69,13 +68,24 @@ def consent(session: Session, question: Sequence[str], *, size: int, bulk: bool)
         session.ask([*question, session.place()], bulk=bulk)
 
 
-def run(session: Session, apply: Callable[[Run[Item]], None]) -> Result[Item]:
+def run(
+    session: Session,
+    apply: Callable[[Run[Item]], None],
+    *,
+    question: str | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> Result[Item]:
     """Run a change as one operation: rights first, then its log entry, the change, the entry's end.
+
+    A loop, which has no plan, gives its `question` here: it is asked on a protected profile.
 
     Signals are held back from here on, so that the result is always reported. An error raised
     before anything changed is raised again; a later one is kept in the result. The entry's exit
     code is the one that the process ends with.
     """
+    if question is not None:
+        consent(session, [question], size=1, bulk=False)
+    ready()
     operation = session.begin()
     result: Result[Item] = Result(operation_id=operation.id)
     before = session.stores.changes
@@ -97,6 +107,8 @@ def run(session: Session, apply: Callable[[Run[Item]], None]) -> Result[Item]:
     result.changed = session.stores.changes > before
     if result.error is not None and not result.changed and not result.judged:
         session.end(operation, result.counts, exit_code_of(result.error))
+        if session.unlogged:
+            result.error.message += f"; {session.unlogged}"
         raise result.error
     session.progress_done()
     session.end(operation, result.counts, exit_code(result, session.stop.exit_code))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerctl.cli.change import Change, change, consent, finish, run
+from ledgerctl.cli.change import Change, change, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
@@ -224,10 +224,8 @@ def consume(
     topic = checked_topic(group, topic, exec_command)
     term = claim_term(claim_for)
     limit = None if timeout is None else parse_duration(timeout)
-    consent(session, [f"consume group {group}"], size=1, bulk=False)
     claims = Claims(session.stores, group, owner=session.settings.operator, claim_for=term)
     work = work_of(session, claims, exec_command, limit)
-    claims.require_index()
     backlog = Backlog(session.stores, group, topic, term, full=full)
     counts = Counts()
 
@@ -238,7 +236,7 @@ def consume(
             running.result.counts.update(totals(counts))
             running.result.fates[Fate.DONE] = counts.handled
 
-    result = run(session, apply)
+    result = run(session, apply, question=f"consume group {group}", ready=claims.require_index)
     left = [] if result.error is not None else unmarked_note(session, group)
     return finish(session, views.consumed(group, totals(counts), notes=left), result)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledgerctl.cli.change import Change, change, consent, finish, run
+from ledgerctl.cli.change import Change, change, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
@@ -181,7 +181,6 @@ def work(
         show=session.say if session.words.verbose else None,
         tick=StopSaid(session),
     )
-    consent(session, ["run handlers for due jobs"], size=1, bulk=False)
     warn_of_skew(session)
     return run_worker(session, handler, Limits(watch=watch, jobs_max=1 if once else max_jobs))
 
@@ -210,8 +209,12 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
             running.result.counts.update(tally.counts)
             running.result.fates[Fate.DONE] = tally.jobs + tally.dead_lettered
 
-    require_writable(session)
-    result = run(session, apply)
+    result = run(
+        session,
+        apply,
+        question="run handlers for due jobs",
+        ready=lambda: require_writable(session),
+    )
     if result.stopped:
         session.note(f"stopped {where_stopped(tally, handler)}")
     return finish(session, worked_report(tally), result)

@@ -81,7 +81,7 @@ class Session:
     _stores: "Stores | None" = None
     ended: int | None = None  # the exit code in the operator log, once it is there
     _operation: "Operation | None" = None
-    _unlogged: str = ""  # why the operator log's entry stays open
+    unlogged: str = ""  # why the operator log's entry stays open
 
     def __enter__(self) -> Self:
         self.stop.install()
@@ -350,7 +350,7 @@ class Session:
         self._operation, self.ended = operation, exit_code
         if operation.unfinished is not None:
             why = operation.unfinished.message
-            self._unlogged = f"done, but entry {operation.id} stays open in the operator log: {why}"
+            self.unlogged = f"entry {operation.id} stays open in the operator log: {why}"
 
     @contextmanager
     def operation(self) -> Iterator["Operation"]:
@@ -387,8 +387,8 @@ class Session:
         After a change a stdout that is closed or full does not look like a failed change: the
         counts go to stderr and the exit code stays the change's own.
         """
-        if self._unlogged:
-            self.notes.append(self._unlogged)  # even with --quiet: the exit code says so too
+        if self.unlogged:
+            self.notes.append(self.unlogged)  # even with --quiet: the exit code says so too
         if report is None:
             self.remark()
             return self._final(ExitCode.DONE)
@@ -407,7 +407,7 @@ class Session:
         """Give the process's exit code: the log's, a signal's, or 8 where the log could not be written."""
         if self.ended is None:
             return int(self.stop.exit_code or code)
-        if self._unlogged:
+        if self.unlogged:
             return int(ExitCode.PARTIAL if code == ExitCode.DONE else code)
         self._amend_log(code)
         return code

@@ -125,6 +125,16 @@ class Ending:
         except ValueError:
             return None
 
+    def error(self) -> dict[str, Any] | None:
+        """The error in the document on stdout, or the one on stderr."""
+        document = self.document()
+        found: dict[str, Any] | None = None
+        if document is not None:
+            found = document.get("error")
+        elif self.err.strip().startswith("{"):
+            found = json.loads(self.err.strip().splitlines()[-1])["error"]
+        return found
+
 
 Act = Callable[[child.Event, "multiprocessing.process.BaseProcess"], None]
 
@@ -251,6 +261,12 @@ class Ground:
             if index != "_id_"
         )
         return State(collections, lists, released, indexes)
+
+    def logged(self) -> dict[str, Any] | None:
+        """The entry of the operator log that the last run began, or None."""
+        entry: dict[str, Any] | None = self.db.operator_log.find_one(sort=[("_id", -1)])
+        before = {one["_id"] for one in self._snapshot["operator_log"]}
+        return None if entry is None or entry["_id"] in before else entry
 
     def findings(self) -> Findings:
         """What the audit finds, by code and job."""

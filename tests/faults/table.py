@@ -15,6 +15,7 @@ HALF_DONE = {"missing_row", "missing_message", "flag_time"}  # what a standalone
 ON_ITS_WAY = {"refunded_but_succeeded"}  # a worker sets the status first, then reclaims
 AGAIN_MAX = 3
 PARTIAL = 8
+STOPPED = {130, 143}
 COUNTED = {0, PARTIAL, 143}  # with a result whose counts must be true
 
 
@@ -76,6 +77,7 @@ def strike(ground: Ground, case: Case, reference: Reference, fault: Fault, at: i
     after = ground.state()
     line = Line(fault.name, case.name, ground.kind, at, landing.landed, ending.code)
     line.problems += judged(case, reference, fault, ending, after, codes(fault, landing))
+    line.problems += misreported(ending, ground.logged())
     line.problems += lost_or_doubled(reference.before, after)
     line.problems += new_findings(ground, reference)
     if ending.code != 0 or fault.loses:
@@ -138,6 +140,33 @@ def judged(
             found.append(f"it said {counts[0]} and did {counts[1]}")
     if (document is None) == (not ending.err.strip().startswith("{")):
         found.append("neither or both of a result and an error")
+    return found
+
+
+SHAPE = {"operation_id", "dry_run", "error", "not_tried"}
+UNKNOWN = 7
+
+
+def misreported(ending: Ending, logged: dict[str, Any] | None) -> list[str]:
+    """Where document, operator log and exit code do not say the same."""
+    if ending.code < 0:
+        return []
+    found = []
+    document, error = ending.document(), ending.error()
+    if document is not None and not document.keys() >= SHAPE:
+        found.append(f"the document lacks {sorted(SHAPE - document.keys())}")
+    if error is not None and error["exit_code"] != ending.code:
+        found.append(f"the error says exit {error['exit_code']}")
+    unknown = error is not None and error["code"] == "outcome_unknown"
+    if ending.code not in STOPPED and unknown is not (ending.code == UNKNOWN):
+        found.append(f"exit {ending.code}, and the last step is {'un' if unknown else ''}known")
+    if logged is None:
+        return found
+    said = logged["exit_code"]
+    if said is None and "stays open" not in ending.out + ending.err and ending.code != 6:
+        found.append(f"the log's entry is open after exit {ending.code}")
+    if said is not None and said != ending.code:
+        found.append(f"the log says exit {said}, the process {ending.code}")
     return found
 
 
