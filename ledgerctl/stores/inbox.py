@@ -195,6 +195,7 @@ class Inbox:
         }
         with self._mongo.writing("mark messages processed", session):
             self._claims.update_many(open_rows, [{"$set": mark}], session=session)
+        with self._mongo.reading_back("mark messages processed", session):
             ours = {"_id": {"$in": rows}, "completed_by": token, "completed_at": {"$type": "date"}}
             found = self._claims.find(ours, {"_id": 1}, batch_size=ONE_REPLY, session=session)
             return [row["_id"] for row in found]

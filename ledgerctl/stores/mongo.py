@@ -274,6 +274,16 @@ class Mongo:
                 raise
             raise self.translated(error, action, sent=True) from None
 
+    @contextmanager
+    def reading_back(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
+        """Read what a write has come to; when that fails, the write's outcome is unknown."""
+        try:
+            yield
+        except mongo_errors.PyMongoError as error:
+            if session is not None:
+                raise
+            raise self._unknown(error, action) from None
+
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
         """Return our error for a driver's; `sent` says that the action may have been applied."""
         if isinstance(error, mongo_errors.ServerSelectionTimeoutError):
