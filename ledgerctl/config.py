@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeyNames:
-    """Names of the Redis lists; processing is the stem of one list a worker."""
+    """Names of the Redis lists: `processing` is the stem of one a worker, `pending` is only read."""
 
     retry: str
     dead_letter: str
     processing: str
+    pending: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ def _shown(value: object) -> Plain | None:
             return _duration_text(value)
         case None | bool() | int():
             return value
+        case tuple():
+            return without_credentials(", ".join(value)) or None
         case _:
             return without_credentials(str(value))
 
@@ -331,7 +334,11 @@ def _check_stems(values: Mapping[str, Any], origins: Mapping[str, str]) -> None:
     """ledgerctl keeps lists of its own under NAME:… of these two."""
     for stem in ("keys.processing", "keys.dead_letter"):
         for name, value in values.items():
-            if name.startswith("keys.") and value.startswith(f"{values[stem]}:"):
+            if (
+                name.startswith("keys.")
+                and isinstance(value, str)
+                and value.startswith(f"{values[stem]}:")
+            ):
                 raise SettingsError(
                     f"{name} ({origins[name]}) begins with the name of {stem} and a colon",
                     hint=f"names under {stem} are for ledgerctl's own lists; choose another",

@@ -24,6 +24,7 @@ _WORDS: Mapping[type, str] = {
     int: "a whole number without quotes",
     bool: "true or false without quotes",
     dict: "a table",
+    list: 'a list of texts, as in ["a", "b"]',
 }
 
 
@@ -132,13 +133,13 @@ def write_new(path: Path, text: str) -> None:
 
 def flatten(
     table: Table, kinds: Mapping[str, type], path: Path, inside: str = "", prefix: str = ""
-) -> dict[str, str | int | bool | dict[str, object]]:
+) -> dict[str, str | int | bool | list[str] | dict[str, object]]:
     """The table's values by dotted name (`retry.base`), each of the type that `kinds` asks for.
 
     `inside` is the table's own name, for messages. Raises SettingsError for a key that does not
     exist, with the nearest that does, and for a value of another type.
     """
-    flat: dict[str, str | int | bool | dict[str, object]] = {}
+    flat: dict[str, str | int | bool | list[str] | dict[str, object]] = {}
     for name, value in table.items():
         dotted = f"{prefix}{name}"
         expected = dict if f"{dotted}." in _folders(kinds) else kinds.get(dotted)
@@ -150,7 +151,7 @@ def flatten(
             flat[dotted] = value
         elif isinstance(value, dict):
             flat |= flatten(value, kinds, path, f"{inside}{name}.", f"{dotted}.")
-        elif isinstance(value, str | int):
+        elif isinstance(value, str | int | list):
             flat[dotted] = value
     return flat
 

@@ -15,7 +15,7 @@ from ledgerctl.errors import UsageError
 from ledgerctl.secrets import Secret
 
 Plain = str | int | bool
-Value = Plain | Mapping[str, object]  # what the file may hold under one key
+Value = Plain | list[str] | Mapping[str, object]  # what the file may hold under one key
 
 
 DATABASE_BYTES_MAX = 63
@@ -124,6 +124,12 @@ def _attempts(value: Plain) -> int:
             "a whole number; 0 and 1 both make the first failure a dead letter",
         )
     return int(value)
+
+
+def _names(value: Value) -> tuple[str, ...]:
+    if not isinstance(value, list) or any(not isinstance(one, str) for one in value):
+        raise BadValue("is no list of texts", 'as in ["jobs:new", "jobs:paused"]')
+    return tuple(dict.fromkeys(_text(one) for one in value))
 
 
 def _as_given(value: Plain) -> Plain:
@@ -291,6 +297,14 @@ SETTINGS: tuple[Setting, ...] = (
         "jobs:processing",
         unit="key",
     ),
+    Setting(
+        "keys.pending",
+        "Other lists on which a job may wait; only read.",
+        [],
+        _names,
+        unit="keys",
+        default_text="none",
+    ),
     *(
         Setting(f"collections.{name}", purpose, name, _collection, unit="name")
         for name, purpose in (
@@ -343,4 +357,4 @@ def _toml(value: Value) -> str:
         return str(value).lower()
     if isinstance(value, Mapping):
         return "{}"
-    return str(value) if isinstance(value, int) else f'"{value}"'
+    return str(value) if isinstance(value, int | list) else f'"{value}"'

@@ -34,22 +34,38 @@ def audit(
     job: OfJob = None,
     since: Since = None,
     code: Codes = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            help="With --code stranded_charge: charged longer ago than this; 24h unless given.",
+            metavar="DURATION",
+            show_default=False,
+        ),
+    ] = None,
 ) -> Report:
     """Check that each job's flags, rows and messages agree; exit 5 if anything is wrong.
 
     Each finding says by how many credits its account is off (+ too much, - too little), and what
     heals it. --since: jobs created, refunded or reclaimed since then, or with a row since then.
+    --code stranded_charge looks for charges of jobs that no list holds and nothing will settle.
 
     Examples: ledgerctl ledger audit
               ledgerctl ledger audit --code refunded_but_succeeded -o plain --fields job_id
+              ledgerctl ledger audit --code stranded_charge --older-than 3d
     """
-    from ledgerctl.operations.audit import Audit, Scope
+    from ledgerctl.domain.times import parse_duration
+    from ledgerctl.operations.audit import STRANDED_AFTER, Audit, Scope
     from ledgerctl.render.views.audit import audit as view
 
+    codes = frozenset(code or ())
+    if older_than is not None and Code.STRANDED_CHARGE not in codes:
+        raise UsageError("--older-than goes with --code stranded_charge")
+    age = STRANDED_AFTER if older_than is None else parse_duration(older_than)
     lower, _ = window(session, since, None)
     run = Audit(
         session.stores,
-        Scope(account=account, job=job, since=lower, codes=frozenset(code or ())),
+        Scope(account=account, job=job, since=lower, codes=codes, older_than=age),
         progress=session.progress,
     )
     return view(run, table=session.format == "table")

@@ -130,17 +130,24 @@ def drift(
     from_day: FromDay = None,
     to_day: ToDay = None,
     account: OfAccount = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Say of each what caused it, where that can be proved.")
+    ] = False,
 ) -> Report:
     """Compare daily summaries with the ledger; exit 5 when any differs.
 
+    --why computes each day anew under every cause that is known, and names one only where all
+    figures come out exactly; the others are `unknown`.
+
     Examples: ledgerctl summary drift
+              ledgerctl summary drift --days 7 --why
               ledgerctl summary drift --from 2026-03-01 --to 2026-03-07 -o json
     """
     from ledgerctl.operations import summaries
     from ledgerctl.render.views import summary as views
 
     window = window_of(session, days, from_day, to_day)
-    return views.drift(summaries.drift(session.stores, window, account))
+    return views.drift(summaries.drift(session.stores, window, account, why=why), why=why)
 
 
 @command(app, "show")

@@ -115,6 +115,12 @@ Silent on success, one short error otherwise, never twice at once:
   # m h dom mon dow  command
   17 * * * *  ledgerctl summary rebuild --quiet --metrics-file /run/usage.prom
   41 6 * * *  ledgerctl ledger audit --since yesterday --quiet -o json
+  43 6 * * *  ledgerctl ledger audit --code stranded_charge --quiet --no-header
+  47 6 * * *  ledgerctl summary drift --why --quiet -o jsonl | grep '"unknown"'
+
+The last line mails only what is unexplained: grep drops drift whose cause is
+proved, which the next rebuild heals. The line before it mails jobs that were
+charged and that no list holds; it prints nothing when there are none.
 
 Exit 9 means that another run holds the lease, which is fine. A crontab has a
 short PATH and treats % as a new line: write the whole path of ledgerctl, and

@@ -104,6 +104,16 @@ CHAPTERS = (
         (Step("ledger audit"), Step("log list")),
     ),
     Chapter(
+        "A charge that nobody looks for",
+        "A job that was charged and is on no list will neither run nor be refunded. Only the two "
+        "stores together show it. What is named can go into a refund, once somebody has looked.",
+        (
+            Step("ledger audit --code stranded_charge", (5,)),
+            Step('job refund job-38 --reason "lost between the stores"'),
+            Step("ledger audit --code stranded_charge"),
+        ),
+    ),
+    Chapter(
         "An incident: the usage page shows up to 2.4 times the ledger",
         "Another database, as it was found. Consumers claimed messages by one key and looked the "
         "claims up by another: both halves of every key are measured, not trusted.",
@@ -114,12 +124,13 @@ CHAPTERS = (
     ),
     Chapter(
         "The incident: figures and healing",
-        "Drift compares summaries to the ledger. The hourly rebuild covers two days; the older "
+        "Drift compares summaries to the ledger, and --why computes each day anew under every known "
+        "cause. The hourly rebuild covers two days; the older "
         "days lie outside its window and are left as they are, and the report says so. The "
         "balances come from the ledger: they were right all along and have not moved.",
         (
             Step("balance list --limit 5", settings=INCIDENT),
-            Step("summary drift --days 4", (5,), INCIDENT),
+            Step("summary drift --days 4 --why", (5,), INCIDENT),
             Step("summary rebuild --days 2", settings=INCIDENT),
             Step("summary drift --days 2", settings=INCIDENT),
             Step("summary drift --days 4", (5,), INCIDENT),

@@ -26,7 +26,8 @@ STEP_TYPES = (RowType.CHARGE, RowType.REFUND, RowType.RECLAIM)
 JOB_TYPES = frozenset({*STEP_TYPES, RowType.CORRECTION})
 
 
-REPAIR, CORRECT, RECLAIM, SHOW = "ledger repair", "ledger correct", "job reclaim", "job show"
+REPAIR, CORRECT, SHOW = "ledger repair", "ledger correct", "job show"
+REFUND, RECLAIM = "job refund", "job reclaim"
 
 
 class Code(StrEnum):
@@ -51,6 +52,7 @@ class Code(StrEnum):
     MIXED_ID_TYPES = "mixed_id_types"
     MISSING_MESSAGE = "missing_message"
     REFUNDED_BUT_SUCCEEDED = "refunded_but_succeeded"
+    STRANDED_CHARGE = "stranded_charge"  # looked for only by name: it wants the lists read
 
 
 # No row is ever changed or deleted, so only a correction row can make these good.
@@ -635,6 +637,47 @@ def audit(case: Case) -> list[Finding]:
 def run_checks(facts: Facts) -> list[Finding]:
     """Run every check, corrections not yet taken into account."""
     return [finding for check in CHECKS for finding in check(facts)]
+
+
+# what the lists say
+
+
+def stranded_charges(
+    case: Case, older_than: timedelta, taken: tuple[str, str, datetime] | None = None
+) -> list[Finding]:
+    """Return the charges of this case that nothing will settle, given that no list holds the job.
+
+    `taken` is what took its dead letter last: action, operation and time.
+    """
+    found = [stranded_charge(facts_of(case, job), older_than, taken) for job in case.jobs]
+    return [one for one in found if one is not None]
+
+
+def stranded_charge(
+    facts: Facts, older_than: timedelta, taken: tuple[str, str, datetime] | None
+) -> Finding | None:
+    """Return the finding of a job that is charged, neither succeeded nor refunded, and old enough."""
+    job, charge = facts.job, facts.kept.get(RowType.CHARGE)
+    if job is None or facts.state is not State.CHARGED or job.status == SUCCEEDED:
+        return None
+    if charge is None or facts.cost is None or RowType.REFUND in facts.kept:
+        return None
+    at = charge.created_at or charge.recorded_at
+    given_back = total(row.amount for row in facts.rows) >= 0 < facts.cost
+    if at is None or at > facts.case.now - older_than or given_back:
+        return None
+    last = "no operation here took it from one"
+    if taken is not None:
+        action, operation, moment = taken
+        last = f"operation {operation} {action}d it at {format_time(moment)}"
+    return facts.finding(
+        Code.STRANDED_CHARGE,
+        f"charged {facts.cost} at {format_time(at)}, neither succeeded nor refunded, and on no"
+        f" list: {last}",
+        rows=(charge,),
+        effect=-facts.cost,
+        remedy=REFUND,
+    )
 
 
 # corrections

@@ -1,11 +1,16 @@
 """Daily summaries: their figures, what a rebuild left alone, and how far they are from the ledger."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING
 
 from ledgerctl.domain.days import next_day, previous_day
+
+if TYPE_CHECKING:
+    from ledgerctl.domain.drift import Explanation
 
 OUTSIDE_WINDOW = "outside_window"
 BEFORE_FIRST_ROW = "before_first_row"
@@ -43,6 +48,7 @@ class Difference:
     ledger: Figures | None
     timezone: str | None = None  # the summary's
     as_of: datetime | None = None  # the summary's
+    why: "Explanation | None" = None  # where it was asked for
 
     @property
     def missing(self) -> bool:
@@ -218,6 +224,11 @@ class Drift:
     def worst(self) -> Difference | None:
         """The one furthest off."""
         return worst(self.drifted)
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Count the summaries that each cause explains."""
+        return dict(Counter(str(one.why.cause) for one in self.drifted if one.why is not None))
 
     @property
     def found(self) -> bool:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from ledgerctl.domain.audit import FUTURE_SLACK, Case, Code, Finding, audit
+from ledgerctl.domain.audit import FUTURE_SLACK, Case, Code, Finding, audit, stranded_charges
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row
@@ -16,11 +16,16 @@ from ledgerctl.operations.balances import require_account
 from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.stores.codec import to_id, to_job, to_row
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.listed import listed_jobs
 from ledgerctl.stores.sweep import Story, Sweep, is_plain
 
 CHUNK = 1_000  # stories looked at together
 SCOPED = 200  # jobs loaded together
 ACCOUNTS_MAX = 10_000  # accounts told apart in the totals; memory does not grow with the ledger
+
+STRANDED_AFTER = timedelta(hours=24)
+SUSPECTS_MAX = 20_000  # jobs for which the lists are read again
+LOOKS_MAX = 5
 
 Progress = Callable[[str], None]
 
@@ -32,7 +37,8 @@ class Scope:
     account: str | None = None
     job: str | None = None
     since: datetime | None = None
-    codes: frozenset[Code] = frozenset()  # none: all
+    codes: frozenset[Code] = frozenset()  # none: all but stranded_charge
+    older_than: timedelta = STRANDED_AFTER  # of a stranded charge
 
 
 @dataclass(slots=True)
@@ -122,10 +128,12 @@ class Audit:
         }
 
     def _all(self) -> Iterator[Finding]:
-        for case in self.cases():
-            for finding in audit(case):
-                if not self.scope.codes or finding.code in self.scope.codes:
-                    yield finding
+        codes = self.scope.codes
+        if codes != {Code.STRANDED_CHARGE}:
+            for case in self.cases():
+                yield from (one for one in audit(case) if not codes or one.code in codes)
+        if Code.STRANDED_CHARGE in codes:
+            yield from self._stranded()
 
     def _count(self, finding: Finding) -> None:
         self.counts[finding.code] += 1
@@ -146,6 +154,57 @@ class Audit:
         if self.scope.since is not None:
             return self._since(self.scope.since)
         return self._everything()
+
+    # jobs that no list holds
+
+    def _stranded(self) -> Iterator[Finding]:
+        """Look at the lists, at the jobs, and at the lists again; what moved in between is not named."""
+        queues, names = self.stores.queues, self.stores.settings.keys
+        queues.require_lists(names.retry, names.dead_letter, *names.pending)
+        listed = listed_jobs(queues)
+        unlisted = (text for text in self._charged() if hash(text) not in listed)
+        suspects = (case.job_id for case in self._charges(unlisted) if case.job_id is not None)
+        for some in chunks(suspects, SUSPECTS_MAX):
+            left = self._still_unlisted(some)
+            taken = self.stores.archive.last_taken(left)
+            for case in self._charges(left):
+                self.rows_checked += len(case.rows)
+                yield from stranded_charges(
+                    case, self.scope.older_than, taken.get(case.job_id or "")
+                )
+
+    def _still_unlisted(self, suspects: list[str]) -> list[str]:
+        """Return those on no list in look after look, until one look finds none of them."""
+        for _ in range(LOOKS_MAX):
+            listed = listed_jobs(self.stores.queues)
+            left = [text for text in suspects if hash(text) not in listed]
+            if len(left) == len(suspects):
+                break
+            suspects = left
+        return suspects
+
+    def _charged(self) -> Iterable[str]:
+        """Return the ids of the scope's jobs that are charged and not settled."""
+        jobs, scope = self.stores.jobs, self.scope
+        if scope.job is not None:
+            named = [job.id.text for job in jobs.find(scope.job)]
+            if not named:
+                raise no_such_job(scope.job)
+            checked, found = len(named), iter(named)
+        elif scope.account is not None:
+            require_account(self.stores, scope.account)
+            checked, found = jobs.count_of_account(scope.account), jobs.charged(scope.account)
+        else:
+            checked, found = Sweep(self.stores.mongo).expected()[0], jobs.charged()
+        self.jobs_checked = max(self.jobs_checked, checked)
+        return found
+
+    def _charges(self, texts: Iterable[str]) -> Iterator[Case]:
+        """Yield the cases of these jobs in which a charge is stranded if no list holds the job."""
+        for some in chunks(texts, CHUNK):
+            for case in load(self.stores, some):
+                if self._is_recent(case) and stranded_charges(case, self.scope.older_than):
+                    yield case
 
     # everything
 
@@ -199,10 +258,7 @@ class Audit:
         found = self.stores.jobs.find(text)
         for case in self._loaded([found[0].id.text if found else text]):
             if not case.jobs and not case.rows:
-                raise NotFound(
-                    f"no job and no ledger row has the id {text!r}",
-                    hint="`ledgerctl job list` shows the newest",
-                )
+                raise no_such_job(text)
             yield case
 
     def _loaded(
@@ -270,6 +326,14 @@ class Audit:
         since = self.scope.since
         told: tuple[Job | Row, ...] = (*case.jobs, *case.rows)
         return since is None or any(touched(one, since) for one in told)
+
+
+def no_such_job(text: str) -> NotFound:
+    """Return the error for an id that no job and no row has."""
+    return NotFound(
+        f"no job and no ledger row has the id {text!r}",
+        hint="`ledgerctl job list` shows the newest",
+    )
 
 
 def is_double(case: Case) -> bool:

@@ -1,13 +1,15 @@
 """Daily summaries out of the ledger: recompute, compare, show."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ledgerctl.domain.days import EARLIEST, LATEST, day_bounds, day_of, window
+from ledgerctl.domain.days import EARLIEST, LATEST, day_bounds, day_of, window, zone_named
+from ledgerctl.domain.drift import explain
 from ledgerctl.domain.summary import DaySpan, Difference, Drift, Shown
+from ledgerctl.errors import UsageError
 from ledgerctl.operations.balances import require_account
 from ledgerctl.stores.codec import Document
 from ledgerctl.stores.connections import Stores
@@ -143,12 +145,16 @@ def _overwrite(stores: Stores, days: Sequence[_Day], as_of: datetime, session: A
 # comparing and showing
 
 
-def drift(stores: Stores, days: Window, account: str | None = None) -> Drift:
-    """Compare summaries with the ledger; a day without rows and without figures is no drift."""
+def drift(stores: Stores, days: Window, account: str | None = None, *, why: bool = False) -> Drift:
+    """Compare summaries with the ledger; a day without rows and without figures is no drift.
+
+    With `why` each difference has its cause.
+    """
     zone = stores.settings.zone
     accounts = None if account is None else [require_known(stores, account)]
     with stores.summaries.session() as session:
-        from_day, to_day = days.resolve(stores.summaries.now(session), zone)
+        now = stores.summaries.now(session)
+        from_day, to_day = days.resolve(now, zone)
         with_rows = {span.day for span in days_with_rows(stores, from_day, to_day, session)}
     with_rows |= stores.summaries.days_with_summaries(from_day, to_day, accounts)
     compared, drifted, unusable = 0, [], 0
@@ -160,9 +166,34 @@ def drift(stores: Stores, days: Window, account: str | None = None) -> Drift:
         unusable += odd.others + sum(row.rows for row in odd.recent)
         no_ids |= {row.account_id for row in odd.no_ids}
     drifted.sort(key=lambda one: (one.account_id, one.day))
+    if why:
+        window_from, _ = window(DEFAULT_DAYS, now, zone)
+        drifted = [explained(stores, one, window_from) for one in drifted]
     return Drift(
         from_day, to_day, stores.settings.timezone, compared, drifted, unusable, sorted(no_ids)
     )
+
+
+def explained(stores: Stores, one: Difference, window_from: str) -> Difference:
+    """Return the difference with its cause, found by recomputing the day under each hypothesis."""
+    own = span_of(one.day, stores.settings.zone)
+    names = dict.fromkeys([one.timezone or "UTC", "UTC"])
+    others = {name: span_of(one.day, zone) for name in names if (zone := zone_if_known(name))}
+    others = {name: span for name, span in others.items() if span != own}
+    spans = [own, *others.values()]
+    rows = stores.account_rows.rows_of(
+        one.account_id, (min(span.start for span in spans), max(span.end for span in spans))
+    )
+    found = explain(one, rows, own, others)
+    return replace(one, why=replace(found, outside=one.day < window_from))
+
+
+def zone_if_known(name: str) -> ZoneInfo | None:
+    """Return the zone of this name, None for a name that stands in a summary and is no zone."""
+    try:
+        return zone_named(name)
+    except UsageError:
+        return None
 
 
 def differing(

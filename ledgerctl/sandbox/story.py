@@ -1,7 +1,8 @@
 """The demo's story: a few weeks of a small service, and the morning after an outage.
 
 Everything is dated from the moment it is loaded. `acct-7` is the customer who will ask about the
-balance; the jobs of three other accounts died in an outage last night; `job-66` never had a chance.
+balance; the jobs of three other accounts died in an outage last night; `job-66` never had a chance,
+and `job-38` was charged and then lost.
 """
 
 import json
@@ -40,6 +41,7 @@ class Past:
     refunded: bool = False
     reclaimed: bool = False
     error: str | None = None  # the error with which it lies among the dead letters
+    lost: bool = False  # charged, and then on no list
 
 
 def load(*, mongo_uri: str, redis_url: str, database: str, now: datetime) -> None:
@@ -65,6 +67,7 @@ def jobs(now: datetime) -> Iterator[Past]:
     days = timedelta(days=1)
     yield Past("job-31", "acct-7", 60, now - 8 * days)
     yield Past("job-36", "acct-7", 40, now - 5 * days, refunded=True)
+    yield Past("job-38", "acct-12", 25, now - 4 * days, lost=True)
     yield Past("job-40", "acct-7", 40, now - 3 * days)
     night = (now - days).replace(hour=2, minute=10, second=0, microsecond=0)
     for number, error in enumerate(ERRORS_OF_THE_NIGHT):
@@ -105,7 +108,7 @@ def document_of(job: Past) -> Document:
         "is_reclaimed": job.reclaimed,
         "reclaimed_at": recovered if job.reclaimed else None,
         "created_at": job.began,
-        "status": ran,
+        "status": "running" if job.lost else ran,
     }
 
 
@@ -154,7 +157,7 @@ def letters(past: Sequence[Past]) -> list[bytes]:
     stranger = Past("job-9f1", "acct-12", 40, past[-2].began)
     return [
         *found,
-        letter(past[8], attempts=5, error=OUTAGE),  # the same job twice
+        letter(past[9], attempts=5, error=OUTAGE),  # the same job twice
         letter(stranger, attempts=5, error=REFUSED),  # a job that nobody knows
         b'{"job_id":"job-2',  # cut off half-way
     ]

@@ -13,13 +13,14 @@ from pymongo.command_cursor import CommandCursor
 
 from ledgerctl.domain.balances import AccountSum, TypeSum
 from ledgerctl.domain.ids import chunks
-from ledgerctl.domain.rows import ORDER, Entry, LedgerRow
+from ledgerctl.domain.rows import ORDER, Entry, LedgerRow, Row
 from ledgerctl.stores.codec import (
     Document,
     candidates,
     to_entry,
     to_id,
     to_ledger_row,
+    to_row,
     to_text,
     to_time,
 )
@@ -140,6 +141,11 @@ class AccountRows:
         bounds = {"$gte": since, "$lt": before}
         window = {key: value for key, value in bounds.items() if value is not None} or A_DATE
         yield from map(to_entry, self._both(account, {"created_at": window}))
+
+    def rows_of(self, account: str, span: tuple[datetime, datetime]) -> Iterator[Row]:
+        """Yield the rows of an account that are dated in a span, by time and id; streamed."""
+        dated = {"created_at": {"$gte": span[0], "$lt": span[1]}}
+        return map(to_row, self._both(account, dated, ROW_FIELDS))
 
     def _undated(self, account: str) -> Iterator[Document]:
         if not self.has_undated(account) and not self.any_without_account():

@@ -53,6 +53,13 @@ class Archive:
             for document in self._documents.find(query).sort([("at", -1), ("_id", 1)]):
                 yield to_archived(document)
 
+    def last_taken(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str, datetime]]:
+        """Return for each of these jobs what took its letter last: action, operation and time."""
+        fields = {"job_id": 1, "action": 1, "operation_id": 1, "at": 1}
+        with self._mongo.reading("look into the archive"):
+            found = self._documents.find({"job_id": {"$in": list(job_ids)}}, fields).sort("at", 1)
+            return {one["job_id"]: (one["action"], one["operation_id"], one["at"]) for one in found}
+
     def chunks_with(
         self, digests: Sequence[str], since: datetime | None
     ) -> Iterator[tuple[str, str, int]]:

@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from bson import decode_all
 from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError
 from pymongo.operations import InsertOne, UpdateOne
@@ -22,11 +23,12 @@ from ledgerctl.stores.codec import (
     to_job,
     to_number,
 )
-from ledgerctl.stores.mongo import Mongo, is_duplicate
+from ledgerctl.stores.mongo import CODEC, Mongo, is_duplicate
 
 if TYPE_CHECKING:
     from ledgerctl.domain.dead import Standing
 
+IDS_BATCH = 10_000
 CLEAR = {"$in": [False, None]}  # None matches null and absent
 NOT_BOOLEAN = {"$not": {"$in": [True, False, None]}}
 FIELDS = dict.fromkeys(
@@ -214,6 +216,17 @@ class Jobs:
         with self._mongo.reading("read the account's jobs"):
             for document in self._jobs.find(query, FIELDS).sort("created_at", 1):
                 yield to_job(document)
+
+    def charged(self, account: str | None = None) -> Iterator[str]:
+        """Yield the ids of the jobs that neither succeeded nor were refunded, in any order."""
+        query = FILTER_OF_STATE[State.CHARGED] | {"status": {"$ne": SUCCEEDED}}
+        if account is not None:
+            query["account_id"] = {"$in": candidates(account)}
+        with self._mongo.reading("read the charged jobs"):
+            for batch in self._jobs.find_raw_batches(query, {"_id": 1}, batch_size=IDS_BATCH):
+                for document in decode_all(cast(bytes, batch), CODEC):
+                    job_id = document["_id"]
+                    yield job_id if type(job_id) is str else to_id(job_id).text
 
     def touched_since(self, since: datetime) -> Iterator[Job]:
         """The jobs that were created, refunded or reclaimed since then."""

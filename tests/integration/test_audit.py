@@ -43,7 +43,8 @@ def expected() -> dict[Any, list[tuple[str, int, bool]]]:
 
 
 def test_every_code_has_a_planted_fault() -> None:
-    assert {code for fault in FAULTS for code, _, _ in fault.said} == {str(code) for code in Code}
+    by_name_alone = {Code.STRANDED_CHARGE}
+    assert {code for fault in FAULTS for code, _, _ in fault.said} == set(Code) - by_name_alone
 
 
 def test_every_planted_fault_is_found_with_its_effect_and_nothing_else_is(

@@ -5,7 +5,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from ledgerctl.domain.drift import Cause, Explanation
 from ledgerctl.domain.summary import DayFigures, Difference, Drift, Figures, Rebuilt, Shown
+from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
 from ledgerctl.render.text import rows
@@ -39,6 +41,7 @@ DRIFT_COLUMNS = (
     Column("ratio", kind=Kind.RATIO),
     Column("missing", kind=Kind.FLAG, spare=True),
 )
+WHY_COLUMNS = (*DRIFT_COLUMNS, Column("cause"), Column("detail"))
 DAY_COLUMNS = (
     Column("day"),
     Column("charged", kind=Kind.AMOUNT),
@@ -50,6 +53,7 @@ DAY_COLUMNS = (
     Column("as_of", kind=Kind.TIME, spare=True),
 )
 UNTOUCHED_COLUMNS = (Column("from"), Column("to"), Column("why"))
+WHO_ADDS = "`ledgerctl inbox audit` looks for a consumer that adds up"
 BAR_WIDTH = 16  # columns of the longest bar
 
 
@@ -153,15 +157,16 @@ def remarks(done: Rebuilt) -> Iterator[str]:
         yield f"{rows(done.undated)} without a usable date or amount {enter} no summary"
 
 
-def drift(found: Drift) -> Report:
-    """The summaries that are not what the ledger says."""
+def drift(found: Drift, *, why: bool = False) -> Report:
+    """List the summaries that are not what the ledger says; with `why` each with its cause."""
     worst = found.worst
     notes = other_zones([one.timezone for one in found.drifted], found)
     if found.unusable_rows:
         notes.append(f"{rows(found.unusable_rows)} left out: no sum can hold the amount")
     notes += [f"{one} gets no summary: it is no account id" for one in found.unsummarised]
+    causes = ", ".join(f"{cause} {count}" for cause, count in found.causes.items())
     return Report(
-        columns=DRIFT_COLUMNS,
+        columns=WHY_COLUMNS if why else DRIFT_COLUMNS,
         records=[drifted(one) for one in found.drifted],
         document={
             "from": found.from_day,
@@ -172,11 +177,12 @@ def drift(found: Drift) -> Report:
             "worst": None if worst is None else drifted(worst),
             "unusable_rows": found.unusable_rows,
             "unsummarised": found.unsummarised,
+            **({"causes": found.causes} if why else {}),
         },
         items_key="drifted",
         foot=(
             f"{len(found.drifted)} of {found.days_compared} summaries differ,"
-            f" {found.from_day} to {found.to_day} ({found.timezone})",
+            f" {found.from_day} to {found.to_day} ({found.timezone}){causes and f': {causes}'}",
         ),
         notes=notes,
         exit_code=int(ExitCode.FOUND if found.found else ExitCode.DONE),
@@ -196,7 +202,40 @@ def drifted(one: Difference) -> Record:
         "summary_figures": compared(one.summary),
         "ledger_figures": compared(one.ledger),
         "summary_timezone": one.timezone,
+        **(
+            {} if one.why is None else {"cause": str(one.why.cause), "detail": detail(one, one.why)}
+        ),
     }
+
+
+def detail(one: Difference, why: Explanation) -> str:
+    """Say what happened to a summary, and which command heals it."""
+    rebuild = "`ledgerctl summary rebuild`"
+    heal = f"the next {rebuild} heals it"
+    if why.outside:
+        rebuild = f"`ledgerctl summary rebuild --from {one.day} --to {one.day}`"
+        heal = f"the day lies outside the window of a plain rebuild, {rebuild} heals it"
+    return f"{happened(one, why)}; {heal}"
+
+
+def happened(one: Difference, why: Explanation) -> str:
+    """Say what makes the summary differ."""
+    as_of = format_time(one.as_of)
+    match why.cause:
+        case Cause.MISSING_SUMMARY:
+            return "no summary is stored"
+        case Cause.OTHER_ZONE:
+            return f"computed for the day of {why.zone}"
+        case Cause.PARTIAL_DAY:
+            return f"computed at {as_of}, before the day was over"
+        case Cause.LATE_ROWS:
+            return f"rows of the day were recorded after {as_of}, when it was computed"
+        case Cause.ADDED_AGAIN if why.row_ids:
+            return f"row {' and row '.join(why.row_ids)} was added again: {WHO_ADDS}"
+        case Cause.ADDED_AGAIN:
+            return f"added again: every figure is {why.times} times the ledger's; {WHO_ADDS}"
+        case Cause.UNKNOWN:
+            return "no known cause explains every figure"
 
 
 def compared(found: Figures | None) -> Record | None:
