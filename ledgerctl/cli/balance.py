@@ -193,19 +193,18 @@ def grant(
 
 def grant_once(session: Session, account: str, amount: int, key: str) -> Change[str, StepResult]:
     """Describe one grant to the frame of changes."""
-    from ledgerctl.operations import grants
-    from ledgerctl.operations.batches import keep
+    from ledgerctl.operations.steps import grant, keep, preview_grant
     from ledgerctl.render.views.job import results
 
     def preview(account: str) -> Result[StepResult]:
         result: Result[StepResult] = Result()
-        keep(result, grants.preview(session.stores, account, amount, key=key))
+        keep(result, preview_grant(session.stores, account, amount, key=key))
         return result
 
     def apply(account: str, run: Run[StepResult]) -> None:
         keep(
             run.result,
-            grants.grant(
+            grant(
                 session.stores,
                 account,
                 amount,

@@ -41,10 +41,10 @@ def show(
     Examples: ledgerctl job show job-42
               ledgerctl job show job-42 -o json
     """
-    from ledgerctl.operations.jobs import show as look
+    from ledgerctl.operations.cases import show_job
     from ledgerctl.render.views.job_page import job_page
 
-    return job_page(look(session.stores, job, now=session.stores.mongo.now()))
+    return job_page(show_job(session.stores, job, now=session.stores.mongo.now()))
 
 
 @command(app, "list")
@@ -139,7 +139,7 @@ def steps(
     reasons: Mapping[str, str] | None = None,
 ) -> Report:
     """Take one guarded step for each id."""
-    from ledgerctl.operations.batches import Batch
+    from ledgerctl.operations.steps import Batch
     from ledgerctl.render.views.job import results
 
     batch = Batch(

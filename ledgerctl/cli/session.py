@@ -326,8 +326,7 @@ class Session:
         Signals are held back from here until the result is printed: a loop asks `stop.requested`
         between its chunks. Raises NotPermitted when the user lacks a right.
         """
-        from ledgerctl.operations.log import Operation
-        from ledgerctl.operations.rights import require
+        from ledgerctl.operations.log import Operation, require
 
         operation = Operation(
             log=self.stores.operator_log,

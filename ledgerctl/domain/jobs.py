@@ -169,7 +169,7 @@ def decide_refund(job: Job, rows: Sequence[Row], *, force: bool = False) -> Deci
         case State.CHARGED:
             if existing:
                 return Stop(
-                    Outcome.ROW_EXISTS, existing[0], "a refund row stands, the flag does not"
+                    Outcome.ROW_EXISTS, existing[0], "a refund row exists, the flag is not set"
                 )
             if job.status == SUCCEEDED and not force:
                 return Stop(Outcome.JOB_SUCCEEDED, detail="the job succeeded; --force refunds it")
@@ -198,7 +198,7 @@ def decide_reclaim(job: Job, rows: Sequence[Row]) -> Decision:
         case State.REFUNDED:
             if existing:
                 return Stop(
-                    Outcome.ROW_EXISTS, existing[0], "a reclaim row stands, the flag does not"
+                    Outcome.ROW_EXISTS, existing[0], "a reclaim row exists, the flag is not set"
                 )
             return pinned(job, rows, sign=1)
         case other:

@@ -11,7 +11,7 @@ from ledgerctl.domain.dead import Letter, Selection, Standing, Statistics, Tally
 from ledgerctl.domain.dead_results import Archived, LetterPage
 from ledgerctl.domain.payload import Payload, Unreadable, read_payload
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
-from ledgerctl.operations.jobs import show as show_job
+from ledgerctl.operations.cases import show_job
 from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.codec import may_print_otherwise
 from ledgerctl.stores.connections import Stores

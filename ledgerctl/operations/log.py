@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ledgerctl.domain.roles import WRITES
 from ledgerctl.errors import (
     LedgerctlError,
+    NotPermitted,
     OutcomeUnknown,
     StoreBusy,
     StoreUnavailable,
+    UnexpectedReply,
     exit_code_of,
 )
+from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.operator_log import OperatorLog
 
 END_TRIES = 4  # of completing an entry: writing it again changes nothing
@@ -84,3 +88,31 @@ class Operation:
     def count(self, name: str, number: int = 1) -> None:
         """Add to one of the entry's counts."""
         self.counts[name] = self.counts.get(name, 0) + number
+
+
+def require(stores: Stores, command: str) -> None:
+    """Raise NotPermitted, naming each missing right, before a changing command changes anything.
+
+    Without it a standalone server would let the flag be set and refuse the row. A server that
+    asks for no user, or does not tell rights, is taken at its word when it refuses.
+    """
+    needed = WRITES.get(command, {})
+    try:
+        login = stores.deployment.login()
+    except UnexpectedReply:  # a server that is not quite MongoDB
+        return
+    if not login.users:
+        return
+    names = {collection: stores.mongo.collection(collection).name for collection in needed}
+    lacking = [
+        f"{action} on {login.database}.{names[collection]}"
+        for collection, actions in needed.items()
+        for action in sorted(actions)
+        if not login.allows(names[collection], action)
+    ]
+    if lacking:
+        raise NotPermitted(
+            f"{', '.join(login.users)} may not run `{command}`: the right to {', '.join(lacking)}"
+            " is missing; nothing was changed",
+            hint="`ledgerctl db roles` prints the rights that each role needs",
+        )

@@ -1,13 +1,13 @@
-"""The guarded steps: charge, refund and reclaim of a job, each at most one row for ever."""
+"""Guarded steps: charge, refund and reclaim a job, and grant credits, each at most one row ever."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ledgerctl.domain.ids import Id
+from ledgerctl.domain.ids import Id, chunks
 from ledgerctl.domain.jobs import (
     ALREADY,
     Append,
@@ -22,23 +22,32 @@ from ledgerctl.domain.jobs import (
     decide_charge,
     decide_reclaim,
     decide_refund,
+    fate_of,
     state,
 )
-from ledgerctl.domain.rows import NewRow, Row, RowType, row_id
-from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown, StoreUnavailable
+from ledgerctl.domain.results import Result, Run
+from ledgerctl.domain.rows import NewRow, Row, RowType, grant_id, row_id
+from ledgerctl.errors import (
+    InvariantBroken,
+    JobHeld,
+    LedgerctlError,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import LEDGER_UNIQUE
 from ledgerctl.stores.jobs import Found, Guarded
 from ledgerctl.stores.ledger import Already, Appended, AppendOutcome, Conflict, RowTaken
 from ledgerctl.stores.mongo import PATIENCE_S, Conflicted
 
-LOOK_AGAIN_S = 2.0  # how long a flag without its row may be somebody at work
+LOOK_AGAIN_S = 2.0  # how long a flag without its row may be a concurrent writer's
 LOOK_EVERY_S = 0.1
+NEXT_PATIENCE_S = 0.5  # with a held job, after another one that was held
 TOGETHER_MAX = 16  # steps of one transaction: it stays short, and few are repeated if it fails
 ROUNDS_MAX = 20  # a guard that keeps missing while its reason keeps vanishing is a bug
 
-# May be a glimpse between two writes of somebody at work: believed when seen twice.
-PASSING = frozenset({Outcome.ROW_EXISTS, Outcome.NO_CHARGE})
+# May be a concurrent worker's half-finished write; act only if a second read agrees.
+MAYBE_HALF_WRITTEN = frozenset({Outcome.ROW_EXISTS, Outcome.NO_CHARGE})
 
 ALREADY_OF = {
     Step.CHARGE: Outcome.ALREADY_CHARGED,
@@ -54,7 +63,7 @@ TYPE_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One guarded step as asked for; rows carry the operation id and the reason."""
+    """Ask for one guarded step; its row carries the operation id and the reason."""
 
     step: Step
     job_id: str
@@ -86,15 +95,20 @@ def charge(
     stores: Stores, job_id: str, *, account: str, cost: int, operation_id: str, **options: Any
 ) -> StepResult:
     """Charge a job before it runs, at most once, creating its document with its charge row."""
-    owner = stores.ledger.account_id(account) or Id(account)
+    owner = owner_of(stores, account)
     return take(
         stores, Request(Step.CHARGE, job_id, operation_id, account=owner, cost=cost, **options)
     )
 
 
+def owner_of(stores: Stores, account: str) -> Id:
+    """Return the account's id in its stored type; text where no row names it yet."""
+    return stores.ledger.account_id(account) or Id(account)
+
+
 @dataclass(slots=True)
-class Taking:
-    """One attempt at a step: what its first look saw, then its result or its error."""
+class StepAttempt:
+    """Carry one attempt at a step: what its first look saw, then its result or its error."""
 
     request: Request
     seen: tuple[Job | None, Decision] | None = None
@@ -108,56 +122,57 @@ def take(stores: Stores, request: Request) -> StepResult:
     With transactions the three are one; without, they are written in that order and the next
     delivery finishes what a crash left. Running it again is always safe.
     """
-    return take_alone(stores, Taking(request))
+    return take_alone(stores, StepAttempt(request))
 
 
-def take_together(stores: Stores, takings: Sequence[Taking]) -> None:
-    """The plain case of steps of different jobs: one look, and one transaction for all of them.
+def take_together(stores: Stores, attempts: Sequence[StepAttempt]) -> None:
+    """Take steps of different jobs with one read and one transaction where nothing hinders them.
 
-    Whatever else one of them meets is left to `take_alone`, so that none stops the others; only
-    what must not or need not be tried again is kept as their error: an outcome that is unknown,
-    a store that is away.
+    A step that meets anything else is left to `take_alone`, so that none stops the others. Only an
+    unknown outcome and an unreachable store are kept as errors, because trying again cannot help.
     """
-    fresh: list[tuple[Taking, NewRow]] = []
-    with each_told(takings):
-        looks = look(stores, [one.request for one in takings])
-        for taking, (job, decision) in zip(takings, looks, strict=True):
+    fresh: list[tuple[StepAttempt, NewRow]] = []
+    with shared_errors(attempts):
+        looks = look(stores, [one.request for one in attempts])
+        for attempt, (job, decision) in zip(attempts, looks, strict=True):
             if isinstance(decision, Append) and not decision.complete:
-                fresh.append((taking, row_now(stores, taking.request, job, decision)))
+                fresh.append((attempt, row_now(stores, attempt.request, job, decision)))
             else:
-                taking.seen = job, decision
+                attempt.seen = job, decision
     if not fresh:
         return
-    with each_told([taking for taking, _ in fresh]):
-        if land(stores, [(taking.request, row) for taking, row in fresh], once=True):
-            for taking, row in fresh:
-                taking.result = applied(taking.request, row, completed=False)
+    with shared_errors([attempt for attempt, _ in fresh]):
+        if land(stores, [(attempt.request, row) for attempt, row in fresh], once=True):
+            for attempt, row in fresh:
+                attempt.result = applied(attempt.request, row, completed=False)
 
 
 @contextmanager
-def each_told(takings: Sequence[Taking]) -> Iterator[None]:
-    """Tell each of these steps of trouble that is the same for each; other trouble is none's yet."""
+def shared_errors(attempts: Sequence[StepAttempt]) -> Iterator[None]:
+    """Give each attempt an error that concerns all of them; drop one that concerns a single step."""
     try:
         yield
     except (OutcomeUnknown, StoreUnavailable) as error:
-        for taking in takings:
-            step, job_id = taking.request.step, taking.request.job_id
+        for attempt in attempts:
+            step, job_id = attempt.request.step, attempt.request.job_id
             message = f"{step} job {job_id}: {error.message}"
-            taking.error = type(error)(message, hint=error.hint)
+            attempt.error = type(error)(message, hint=error.hint)
     except (LedgerctlError, RowTaken, Conflicted, UnicodeError):
-        return  # nothing was written; whose trouble it is shows when each goes alone
+        return  # nothing was written; each step alone shows which one the error concerns
 
 
-def take_alone(stores: Stores, taking: Taking, *, patience_s: float = PATIENCE_S) -> StepResult:
-    """Do one guarded step, whatever it meets; its first look may have been taken already.
+def take_alone(
+    stores: Stores, attempt: StepAttempt, *, patience_s: float = PATIENCE_S
+) -> StepResult:
+    """Do one guarded step, whatever it meets; an attempt may bring its first look.
 
-    Raises JobHeld when somebody else's transaction holds the job for `patience_s`.
+    Raises JobHeld when another transaction holds the job for `patience_s`.
     """
-    request, first = taking.request, taking.seen
+    request, first = attempt.request, attempt.seen
     for _ in range(ROUNDS_MAX):
         job, decision = first or look(stores, [request])[0]
         first = None
-        if isinstance(decision, Stop) and decision.outcome in PASSING:
+        if isinstance(decision, Stop) and decision.outcome in MAYBE_HALF_WRITTEN:
             job, decision = look(stores, [request])[0]
         if isinstance(decision, Stop):
             return already(stores, request, job, decision)
@@ -172,7 +187,7 @@ def take_alone(stores: Stores, taking: Taking, *, patience_s: float = PATIENCE_S
 
 
 def preview(stores: Stores, request: Request) -> StepResult:
-    """What `take` would do, changing nothing."""
+    """Return what `take` would do, changing nothing."""
     ((job, decision),) = look(stores, [request])
     if isinstance(decision, Stop):
         return stopped(request, job, decision)
@@ -193,7 +208,7 @@ def look(stores: Stores, requests: Sequence[Request]) -> list[tuple[Job | None, 
 
 
 def judged(stores: Stores, request: Request, found: Found) -> tuple[Job | None, Decision]:
-    """The job that is meant, and what its documents allow."""
+    """Return the one job that the text names, and what its documents allow."""
     if len(found) > 1:
         kinds = " and ".join(sorted(job.id.kind for job, _ in found))
         return None, Stop(Outcome.CONFLICT, detail=f"two jobs have this id: {kinds}")
@@ -205,15 +220,13 @@ def judged(stores: Stores, request: Request, found: Found) -> tuple[Job | None, 
 
 
 def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
-    """What the documents allow; pure, and never a substitute for the guard in the write."""
+    """Return what the documents allow; the guard in the write has the last word."""
     if request.step is Step.CHARGE:
         account, cost = charged(request)
         if job is not None:
             return decide_charge(job, rows, account=account, cost=cost)
         if rows:
-            return Stop(
-                Outcome.ROW_EXISTS, rows[0], "rows of this job stand, its document does not"
-            )
+            return Stop(Outcome.ROW_EXISTS, rows[0], "the job has rows but no document")
         return Append(-cost, account)
     if job is None:
         return Stop(Outcome.NOT_FOUND, detail="no job has this id")
@@ -223,7 +236,7 @@ def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
 
 
 def charged(request: Request) -> tuple[Id, int]:
-    """The account and cost that a charge must carry."""
+    """Return the account and cost that a charge must carry."""
     if request.account is None or request.cost is None:
         raise InvariantBroken("a charge without its account or cost")
     return request.account, request.cost
@@ -293,7 +306,7 @@ def conflict(stored: Row) -> Stop:
 
 
 def guarded(stores: Stores, request: Request, row: NewRow) -> Guarded:
-    """The one conditional write of a step: it succeeds for exactly one caller, ever."""
+    """Return the conditional write of a step, which succeeds for exactly one caller ever."""
     job_id = required_job(row)
     match request.step:
         case Step.CHARGE:
@@ -377,13 +390,13 @@ def ended(
 
 
 def row_now(stores: Stores, request: Request, job: Job | None, decision: Append) -> NewRow:
-    """The row of this step, dated now."""
+    """Return the row of this step, dated now."""
     job_id = Id(request.job_id) if job is None else job.id
     return new_row(request, job_id, decision, stores.mongo.now())
 
 
 def new_row(request: Request, job_id: Id, decision: Append, at: datetime) -> NewRow:
-    """The row of this step, its identity and amount settled."""
+    """Return the row of this step: identity, account and amount are fixed before it is sent."""
     row_type = TYPE_OF[request.step]
     return NewRow(
         id=row_id(job_id, row_type),
@@ -399,7 +412,7 @@ def new_row(request: Request, job_id: Id, decision: Append, at: datetime) -> New
 
 
 def flag_set(step: Step, job: Job) -> bool:
-    """Whether the job says that this step was taken; its document alone says so of a charge."""
+    """Return True when the job says that this step was taken; for a charge it need only exist."""
     match step:
         case Step.CHARGE:
             return True
@@ -410,7 +423,7 @@ def flag_set(step: Step, job: Job) -> bool:
 
 
 def flag_time(step: Step, job: Job) -> datetime | None:
-    """When the flag of this step was set, or the job created."""
+    """Return when the flag of this step was set, or the job created."""
     match step:
         case Step.CHARGE:
             return job.created_at
@@ -421,7 +434,7 @@ def flag_time(step: Step, job: Job) -> datetime | None:
 
 
 def required_job(row: NewRow) -> Id:
-    """The job of a step's row."""
+    """Return the job of a step's row."""
     if row.job is None:
         raise InvariantBroken(f"row {row.id} of a step has no job")
     return row.job
@@ -435,8 +448,8 @@ STATE_AFTER = {
 
 
 def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
-    """The result of a step that wrote its row."""
-    mark = "the job was there" if request.step is Step.CHARGE else "the flag was set"
+    """Return the result of a step that wrote its row."""
+    mark = "the job existed" if request.step is Step.CHARGE else "the flag was set"
     return StepResult(
         job_id=required_job(row).text,
         step=request.step,
@@ -445,12 +458,12 @@ def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
         amount=row.amount,
         row_id=row.id,
         at=row.created_at,
-        detail=f"{mark} and the row was missing; it is appended now" if completed else "",
+        detail=f"{mark} but its row was missing; the row is appended now" if completed else "",
     )
 
 
 def stopped(request: Request, job: Job | None, decision: Stop) -> StepResult:
-    """The result of a step that wrote nothing."""
+    """Return the result of a step that wrote nothing."""
     row = decision.row
     return StepResult(
         job_id=request.job_id if job is None else job.id.text,
@@ -462,3 +475,145 @@ def stopped(request: Request, job: Job | None, decision: Stop) -> StepResult:
         at=None if row is None else row.created_at,
         detail=decision.detail,
     )
+
+
+# many jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Take one step for several jobs."""
+
+    stores: Stores
+    step: Step
+    ids: Sequence[str]
+    force: bool = False
+    account: str | None = None
+    cost: int | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by id; "" takes the operation's
+
+    def preview(self) -> Result[StepResult]:
+        """Return what each step would do, changing nothing."""
+        result: Result[StepResult] = Result()
+        for request in self._requests("", None):
+            keep(result, preview(self.stores, request))
+        return result
+
+    def apply(self, run: Run[StepResult]) -> None:
+        """Take the steps, several at a time; pass over a held job, and end at any other error."""
+        requests = self._requests(run.operation_id, run.reason)
+        try:
+            for some in chunks(requests, TOGETHER_MAX):
+                self._chunk([StepAttempt(request) for request in some], run)
+        finally:
+            run.result.not_tried = len(requests) - len(run.result.items)
+
+    def _chunk(self, attempts: Sequence[StepAttempt], run: Run[StepResult]) -> None:
+        try:
+            if len(attempts) > 1 and self.stores.mongo.transactions and not run.stopping():
+                take_together(self.stores, attempts)
+            for attempt in attempts:
+                if attempt.error is not None:
+                    raise attempt.error
+                if attempt.result is None and not run.stopping():
+                    self._alone(attempt, run.result)
+        finally:
+            for attempt in attempts:
+                if attempt.result is not None:
+                    keep(run.result, attempt.result)
+
+    def _alone(self, attempt: StepAttempt, result: Result[StepResult]) -> None:
+        """Take one step; wait long only for the first held job, as a killed client may hold many."""
+        patience_s = PATIENCE_S if result.error is None else NEXT_PATIENCE_S
+        try:
+            attempt.result = take_alone(self.stores, attempt, patience_s=patience_s)
+        except JobHeld as error:
+            result.error = error
+
+    def _requests(self, operation_id: str, reason: str | None) -> list[Request]:
+        owner = None if self.account is None else owner_of(self.stores, self.account)
+        return [
+            Request(
+                step=self.step,
+                job_id=job_id,
+                operation_id=operation_id,
+                reason=self.reasons.get(job_id) or reason,
+                force=self.force,
+                account=owner,
+                cost=self.cost,
+            )
+            for job_id in self.ids
+        ]
+
+
+def keep(result: Result[StepResult], item: StepResult) -> None:
+    """Add one step's result, and count its outcome for the log and for the exit code."""
+    result.items.append(item)
+    result.count(count_name(item.outcome), fate=fate_of(item.outcome))
+
+
+def count_name(outcome: Outcome) -> str:
+    """Return the count of the operator log that an outcome belongs to."""
+    if outcome in ALREADY:
+        return "unchanged"
+    return {Outcome.APPLIED: "applied", Outcome.COMPLETED: "applied"}.get(outcome, str(outcome))
+
+
+# grants
+
+
+def grant(
+    stores: Stores,
+    account: str,
+    amount: int,
+    *,
+    key: str,
+    operation_id: str,
+    reason: str | None = None,
+) -> StepResult:
+    """Give `amount` whole credits to an account, at most once for each key.
+
+    The same key with another amount or account is a conflict and changes nothing.
+    Raises JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted.
+    """
+    row = grant_row(stores, account, amount, key, operation_id, reason)
+    outcome = stores.ledger.append_once(row)
+    if isinstance(outcome, Already):
+        stores.ledger.complete_message(outcome.row)
+    return grant_result(row, outcome)
+
+
+def preview_grant(stores: Stores, account: str, amount: int, *, key: str) -> StepResult:
+    """Return what `grant` would do, changing nothing."""
+    row = grant_row(stores, account, amount, key, "", None)
+    return grant_result(row, stores.ledger.compare(row) or Appended())
+
+
+def grant_row(
+    stores: Stores, account: str, amount: int, key: str, operation_id: str, reason: str | None
+) -> NewRow:
+    """Return the row of a grant, dated now."""
+    now = stores.mongo.now()
+    return NewRow(
+        id=grant_id(key),
+        job=None,
+        account=owner_of(stores, account),
+        type=RowType.GRANT,
+        amount=amount,
+        created_at=now,
+        recorded_at=now,
+        operation_id=operation_id,
+        reason=reason,
+    )
+
+
+def grant_result(row: NewRow, outcome: AppendOutcome) -> StepResult:
+    """Return the result of a grant; amount and time are those of the stored row."""
+    if isinstance(outcome, Appended):
+        return StepResult("", "grant", Outcome.APPLIED, None, row.amount, row.id, row.created_at)
+    stored = outcome.row
+    amount = stored.amount if isinstance(stored.amount, int) else None
+    granted, detail = Outcome.ALREADY_GRANTED, ""
+    if isinstance(outcome, Conflict):
+        granted, detail = Outcome.CONFLICT, "this key was used for another amount or account"
+    return StepResult("", "grant", granted, None, amount, row.id, stored.created_at, detail)

@@ -12,7 +12,7 @@ from bson import Decimal128, Int64, ObjectId
 from ledgerctl.domain.jobs import Outcome, Step, StepResult
 from ledgerctl.operations import steps
 from ledgerctl.operations.database import build_indexes
-from ledgerctl.operations.grants import grant
+from ledgerctl.operations.steps import grant
 from ledgerctl.stores.connections import Stores
 from tests.builders import NOON, make_job, make_row, without
 

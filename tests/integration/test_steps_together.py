@@ -73,9 +73,9 @@ TakeAll = Callable[[Stores, list[str]], Any]
 
 
 def product(stores: Stores, jobs: list[str]) -> None:
-    takings = [steps.Taking(request(job)) for job in jobs]
-    steps.take_together(stores, takings)
-    for one in takings:
+    attempts = [steps.StepAttempt(request(job)) for job in jobs]
+    steps.take_together(stores, attempts)
+    for one in attempts:
         if one.result is None:
             steps.take_alone(stores, one)
 
@@ -148,9 +148,9 @@ def test_a_job_that_is_held_keeps_no_other_waiting(
 
 
 def together(stores: Stores, jobs: Sequence[str]) -> list[StepResult]:
-    takings = [steps.Taking(request(job)) for job in jobs]
-    steps.take_together(stores, takings)
-    return [one.result or steps.take_alone(stores, one) for one in takings]
+    attempts = [steps.StepAttempt(request(job)) for job in jobs]
+    steps.take_together(stores, attempts)
+    return [one.result or steps.take_alone(stores, one) for one in attempts]
 
 
 def test_each_of_several_gets_the_outcome_it_would_get_alone(ready: Stores) -> None:
@@ -214,10 +214,10 @@ def told(
     stores: Stores, jobs: Sequence[str], **options: Any
 ) -> dict[str, Outcome | type[Exception]]:
     """What each of several is told, its error included."""
-    takings = [steps.Taking(replace(request(job), **options.get(job, {}))) for job in jobs]
-    steps.take_together(stores, takings)
+    attempts = [steps.StepAttempt(replace(request(job), **options.get(job, {}))) for job in jobs]
+    steps.take_together(stores, attempts)
     said: dict[str, Outcome | type[Exception]] = {}
-    for one in takings:
+    for one in attempts:
         if one.error is not None:
             said[one.request.job_id] = type(one.error)
             continue
@@ -333,7 +333,7 @@ def test_a_held_job_among_several_of_a_command_is_passed_over_and_named(
         session.abort_transaction()
     said = result.json()
     assert result.code == 8
-    assert (said["applied"], said["error"]["code"], said["error"]["not_tried"]) == (
+    assert (said["applied"], said["error"]["code"], said["not_tried"]) == (
         2,
         "job_held",
         1,
@@ -356,6 +356,6 @@ def test_several_jobs_that_one_killed_client_holds_are_waited_for_once(
         session.abort_transaction()
     said = result.json()
     assert result.code == 8
-    assert (said["applied"], said["error"]["not_tried"]) == (1, 16)
+    assert (said["applied"], said["not_tried"]) == (1, 16)
     assert took < 16 * 5 / 2  # and not five seconds each
     assert rows(ready) == {"free": [40]}

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ledgerctl.domain.audit import MADE_GOOD, Code, Finding, audit
 from ledgerctl.domain.jobs import Outcome
 from ledgerctl.domain.results import Fate
-from ledgerctl.operations import balances, corrections, grants, steps
+from ledgerctl.operations import balances, corrections, steps
 from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.cases import load
 from ledgerctl.operations.database import build_indexes
@@ -98,7 +98,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def grant(self, account: str, amount: int) -> None:
         key = self.next_id()
         for _ in range(2):  # a repeat changes nothing
-            grants.grant(self.stores, account, amount, key=key, operation_id=key)
+            steps.grant(self.stores, account, amount, key=key, operation_id=key)
         self.granted[account] += amount
 
     @rule(pick=st.randoms(use_true_random=False))
