@@ -22,19 +22,19 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--from-file=@file --reason=- --confirm=- --expect=-' ;;
     'job reclaim') options='--from-file --dry-run --reason --yes --confirm --expect' plain='@job'
       values='--from-file=@file --reason=- --confirm=- --expect=-' ;;
-    'dead list') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit' plain='@job'
+    'dead list') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=-' ;;
-    'dead show') options='' plain='@job'
+    'dead show') options='' plain='@dead'
       values='' ;;
     'dead stats') options='--fail-over --fail-age' plain='-'
       values='--fail-over=- --fail-age=-' ;;
-    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --attempts --keep-attempts --delay --spread --force --dry-run --reason --yes --confirm --expect' plain='@job'
+    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --attempts --keep-attempts --delay --spread --force --dry-run --reason --yes --confirm --expect' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --reason=- --confirm=- --expect=-' ;;
-    'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --dry-run --reason --yes --confirm --expect' plain='@job'
+    'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --dry-run --reason --yes --confirm --expect' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
-    'dead restore') options='--dry-run --reason --yes --confirm --expect' plain='@operation'
+    'dead restore') options='--dry-run --reason --yes --confirm --expect' plain='@taken'
       values='--reason=- --confirm=- --expect=-' ;;
-    'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --yes --confirm' plain='@job'
+    'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --yes --confirm' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --confirm=-' ;;
     'queue stats') options='' plain='-'
       values='' ;;
@@ -104,7 +104,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--confirm=-' ;;
     'completion show') options='' plain='bash,zsh,fish'
       values='' ;;
-    'help') options='' plain='exit-codes,environment,time,output,safety,cron'
+    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes'
       values='' ;;
     *) return 1 ;;
   esac
@@ -140,7 +140,12 @@ _ledgerctl_values() { # the values of a kind that begin with what was typed
     @*)
       while IFS= read -r value; do
         [[ $value == "$typed"* ]] && COMPREPLY+=("$value")
-      done < <(ledgerctl --complete "${kind#@}" "${COMP_WORDS[@]:1}" 2>/dev/null </dev/null) ;;
+      done < <(ledgerctl --complete "${kind#@}" "${COMP_WORDS[@]:1}" 2>/dev/null </dev/null)
+      if ((${#COMPREPLY[@]} < 2)) || [[ ${COMP_TYPE-} == 37 || ${COMP_TYPE-} == 42 ]]; then
+        COMPREPLY=("${COMPREPLY[@]%%$'\t'*}") # what is inserted has no description
+      else
+        COMPREPLY=("${COMPREPLY[@]/$'\t'/  }")
+      fi ;;
     -) ;;
     *)
       for value in ${kind//,/ }; do [[ $value == "$typed"* ]] && COMPREPLY+=("$value"); done ;;

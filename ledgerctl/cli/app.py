@@ -146,7 +146,7 @@ BEGIN = (
     ("ledgerctl demo", "a tour on private servers that it starts itself"),
     ("ledgerctl doctor", "is everything in order?"),
     ("ledgerctl COMMAND -h", "what a command does, with examples"),
-    ("ledgerctl help safety", "what is promised; also exit-codes, environment, time, output, cron"),
+    ("ledgerctl help safety", "what is promised; also verdicts, codes, exit-codes and others"),
 )
 
 app = typer.Typer(

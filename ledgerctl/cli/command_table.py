@@ -29,6 +29,9 @@ KINDS: Final[dict[str, str]] = {
 }
 KINDS_HERE: Final[dict[tuple[str, str], str]] = {
     ("dead", "--group"): "@group",  # a group of errors; elsewhere a consumer group
+    ("dead", "JOB"): "@dead",
+    ("dead", "JOB|DIGEST"): "@dead",
+    ("dead", "OPERATION_ID"): "@taken",  # what a restore can undo
     ("inbox", "--topic"): TEXT,
     ("queue", "LIST"): "retry,dead-letter,processing",
 }

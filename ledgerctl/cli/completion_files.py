@@ -72,7 +72,12 @@ _ledgerctl_values() { # the values of a kind that begin with what was typed
     @*)
       while IFS= read -r value; do
         [[ $value == "$typed"* ]] && COMPREPLY+=("$value")
-      done < <(ledgerctl --complete "${kind#@}" "${COMP_WORDS[@]:1}" 2>/dev/null </dev/null) ;;
+      done < <(ledgerctl --complete "${kind#@}" "${COMP_WORDS[@]:1}" 2>/dev/null </dev/null)
+      if ((${#COMPREPLY[@]} < 2)) || [[ ${COMP_TYPE-} == 37 || ${COMP_TYPE-} == 42 ]]; then
+        COMPREPLY=("${COMPREPLY[@]%%$'\\t'*}") # what is inserted has no description
+      else
+        COMPREPLY=("${COMPREPLY[@]/$'\\t'/  }")
+      fi ;;
     -) ;;
     *)
       for value in ${kind//,/ }; do [[ $value == "$typed"* ]] && COMPREPLY+=("$value"); done ;;
@@ -173,7 +178,8 @@ _ledgerctl_values() { # the values of a kind
     @*)
       local -a found
       found=(${(f)"$(ledgerctl --complete ${1#@} ${words[2,-1]} 2>/dev/null </dev/null)"})
-      compadd -a found ;;
+      found=(${${found//:/\\\\:}//$'\\t'/:})
+      _describe 'value' found ;;
     -) ;;
     *) compadd -- ${(s:,:)1} ;;
   esac

@@ -1,4 +1,4 @@
-"""`ledgerctl help`: topics that no single command could tell, and any command's help."""
+"""Answer `ledgerctl help`: topics that concern several commands, and any command's help."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -23,10 +23,10 @@ def show_help(
         typer.Argument(help="A topic, or a command's words.", metavar="TOPIC", show_default=False),
     ] = None,
 ) -> Report:
-    """Explain a topic: exit-codes, environment, time, output, safety or cron; or a command.
+    """Explain a topic, such as exit-codes, safety, verdicts or codes; or a command.
 
     Examples: ledgerctl help exit-codes
-              ledgerctl help safety
+              ledgerctl help verdicts
               ledgerctl help job refund
     """
     if not words:
@@ -38,7 +38,7 @@ def show_help(
 
 
 def topics() -> Report:
-    """The list of topics."""
+    """List the topics."""
     records = [{"topic": name, "about": about} for name, about in TOPICS.items()]
     return Report(
         columns=(Column("topic", kind=Kind.ID), Column("about")),
@@ -50,7 +50,7 @@ def topics() -> Report:
 
 
 def text_report(name: str, lines: Sequence[str]) -> Report:
-    """One topic: lines for people, the same as one text for json; codes as records besides."""
+    """Report one topic: lines for people, one text for json; exit codes as records besides."""
     if name == "exit-codes":
         records: list[Record] = [
             {"exit_code": code, "meaning": meaning} for code, meaning in EXIT_CODES
@@ -71,7 +71,7 @@ def text_report(name: str, lines: Sequence[str]) -> Report:
 
 
 def command_help(words: Sequence[str]) -> list[str]:
-    """The help of a noun or of a command, as its --help prints it."""
+    """Give the help of a noun or of a command, as its --help prints it."""
     from ledgerctl.cli.app import app as root
 
     found: Any = typer.main.get_command(root)
@@ -89,6 +89,6 @@ def command_help(words: Sequence[str]) -> list[str]:
 
 
 def nearest(word: str, names: Sequence[str]) -> str:
-    """The end of a sentence that names what was probably meant."""
+    """End a sentence with the word that was probably meant."""
     near = get_close_matches(word, [*names, *(TOPICS if "job" in names else ())], n=1)
     return f": did you mean {near[0]}?" if near else ""

@@ -1,7 +1,7 @@
-"""Ids for completion, within a second and without a word of complaint.
+"""Offer ids for completion within a second, and never print an error.
 
 A short-lived cache answers first, then one small query. Only ids that no shell could misread are
-offered: letters, digits and `._:-`.
+offered: letters, digits and `._:-`. A tab parts an id from what describes it.
 """
 
 import hashlib
@@ -13,11 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-KINDS: Final = ("job", "account", "operation", "group")
+KINDS: Final = ("job", "account", "operation", "group", "dead", "taken")
 FRESH_S: Final = 30.0
 BOUND_S: Final = 0.75  # of the query; starting Python takes the rest of the second
 OFFERED_MAX: Final = 500
 SAFE: Final = re.compile(r"[A-Za-z0-9._:-]+")
+UNSAFE: Final = re.compile(r"[^ A-Za-z0-9._:#=/,()-]")
+ABOUT_MAX: Final = 50
 
 
 def complete(words: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -56,7 +58,7 @@ def vanish() -> None:
 def known_ids(
     kind: str, words: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[list[str], Path | None]:
-    """Ids from the cache while it is fresh, else from the store, and the cache to keep them in."""
+    """Take ids from the cache while it is fresh, else from the store; name the cache to keep them in."""
     from ledgerctl.cli.boundary import option_value
     from ledgerctl.config import load
 
@@ -77,13 +79,17 @@ def known_ids(
 
 
 def offered(ids: Iterable[str]) -> list[str]:
-    """Each id once and only those that mean the same to every shell."""
-    safe = (one for one in ids if SAFE.fullmatch(one) and not one.startswith("-"))
-    return list(dict.fromkeys(safe))[:OFFERED_MAX]
+    """Keep each id once and only those that mean the same to every shell."""
+    found: dict[str, str] = {}
+    for one in ids:
+        name, tab, about = one.partition("\t")
+        if SAFE.fullmatch(name) and not name.startswith("-"):
+            found.setdefault(name, f"{name}{tab}{UNSAFE.sub('?', about)[:ABOUT_MAX]}")
+    return list(found.values())[:OFFERED_MAX]
 
 
 def cache_file(kind: str, place: str, environment: Mapping[str, str]) -> Path | None:
-    """The cache of one kind at one place, whose name tells nothing of it; None without a home."""
+    """Name the cache of one kind at one place; its name tells nothing of it. None without a home."""
     base = environment.get("XDG_CACHE_HOME", "")
     if not base.startswith("/"):
         home = environment.get("HOME", "")
@@ -95,13 +101,13 @@ def cache_file(kind: str, place: str, environment: Mapping[str, str]) -> Path | 
 
 
 def read_cache(file: Path | None) -> list[str] | None:
-    """What a fresh cache holds; None when there is none. A stale one is removed: ids are customers'."""
+    """Read a fresh cache; None when there is none. A stale one is removed: ids are customers'."""
     if file is None:
         return None
     try:
         age_s = time.time() - file.stat().st_mtime
         if 0 <= age_s <= FRESH_S:
-            return offered(file.read_text("ascii").split())
+            return offered(file.read_text("ascii").split("\n"))
         file.unlink()
     except (OSError, ValueError):
         pass

@@ -28,6 +28,6 @@ NOUNS: dict[str, Noun] = {
     "demo": Noun("ledgerctl.cli.demo", "Load the demo story and walk through the main commands."),
     "completion": Noun("ledgerctl.cli.completion", "Completion for bash, zsh and fish."),
     "help": Noun(
-        "ledgerctl.cli.help", "Help on exit codes, environment, time, output, safety, cron."
+        "ledgerctl.cli.help", "Help on exit codes, verdicts, codes, time, output, safety and more."
     ),
 }

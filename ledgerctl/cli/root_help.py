@@ -25,12 +25,13 @@ Commands:
   sandbox     Private servers to try things on.
   demo        Load the demo story and walk through the main commands.
   completion  Completion for bash, zsh and fish.
-  help        Help on exit codes, environment, time, output, safety, cron.
+  help        Help on exit codes, verdicts, codes, time, output, safety and
+              more.
 
 Begin with:
   ledgerctl demo         a tour on private servers that it starts itself
   ledgerctl doctor       is everything in order?
   ledgerctl COMMAND -h   what a command does, with examples
-  ledgerctl help safety  what is promised; also exit-codes, environment, time,
-                         output, cron
+  ledgerctl help safety  what is promised; also verdicts, codes, exit-codes and
+                         others
 """

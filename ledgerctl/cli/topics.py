@@ -66,8 +66,9 @@ each item. A wrong field names all there are. --no-header leaves out the header
 line of plain and csv. `job refund --from-file` reads what plain, csv and jsonl
 print: the column job_id counts, and a column reason is that job's reason.
 
-Ids are whole in every format: a table grows past the terminal rather than cut
-one. Amounts are whole credits and exact at any size. Data is printed letter for
+Ids are whole in every format. A table never wraps: columns that do not fit go,
+with a note, and where that is not enough each record is a block of lines. Times
+in tables have an age beside them. Amounts are whole credits and exact at any size. Data is printed letter for
 letter; control characters appear as escapes such as \\x1b and act on nothing.
 In plain and csv a backslash of the data is doubled.
 
@@ -138,14 +139,75 @@ use --days 2 or `yesterday` rather than $(date +...).
 """
 
 
+VERDICTS = """\
+Verdicts on a dead letter, the first that holds; `dead requeue` moves the last:
+  unreadable   no JSON object with a job id and usable attempts and times
+  unknown_job  MongoDB has no job of this id, or jobs of two types
+  bad_flags    a flag of its job is no boolean, or reclaimed without a refund
+  settled      its job is reclaimed or succeeded: nothing is left to run
+  queued       its job also waits on retry or is being processed
+  duplicate    another letter of the same job is nearer the head
+  retryable    its job still wants to be run
+
+  ledgerctl dead stats                    how many of each, by error
+  ledgerctl dead list --verdict settled   the letters themselves
+"""
+
+CODES = """\
+Audit codes (`ledger audit --code CODE`, `job show`): what disagrees
+  missing_row             a flag is set and its row is absent
+  unflagged_row           a row exists and its flag is not set
+  duplicate_row           a job has two rows of one type
+  wrong_amount            a row differs from the job's charge row
+  wrong_sign              a row has the sign of another type
+  missing_charge          refunded or reclaimed, and no charge row
+  orphan_row              a row names a job that does not exist
+  corrupt_flags           reclaimed is set and refunded is not
+  bad_flags               a flag is neither true, false nor null
+  flags_missing           a flag is absent: foreign guards would never match
+  flag_time               a flag without its time, or a time without its flag
+  bad_amount              an amount that cannot be summed
+  bad_cost                a cost that is no whole number
+  cost_mismatch           the job's cost is not its charge row's
+  undated_row             created_at is no date
+  future_row              created_at lies ahead
+  odd_recorded_at         recorded_at is no date
+  mixed_id_types          one id is stored under two types
+  missing_message         a row of ours has no outbox message
+  refunded_but_succeeded  the job succeeded: a reclaim is due
+  stranded_charge         charged, on no list, no outcome (only when named)
+
+Outcomes of `job charge`, `refund`, `reclaim` and `balance grant`
+  applied            flag, row and message are written
+  completed          a step that somebody began and did not finish is finished
+  already_charged, already_refunded, already_reclaimed, already_granted
+                     done before: nothing to do
+  never_refunded     nothing to take back
+  row_missing        the flag is set, the row is absent, no index guards it
+  row_exists         the row exists and the flag is not set: no second row
+  no_charge          the job has no charge row to pin the amount to
+  no_account         neither the job nor its charge row names an account
+  bad_flags          a flag is no boolean
+  corrupt            reclaimed without a refund
+  bad_cost           the charge row is no whole number of at most 0
+  conflict           another cost, account or row uses this id
+  job_succeeded      a refund of a succeeded job wants --force
+  refused_by_server  a rule of the server, such as a validator, refused it
+  not_found          no such job
+
+States of a job, read off its two flags
+  charged, refunded, reclaimed; corrupt and bad_flags as above
+"""
+
+
 def exit_codes() -> Iterator[str]:
-    """The exit codes and their meaning."""
+    """Give the exit codes and their meaning."""
     yield from (f" {code:>3}  {meaning}" for code, meaning in EXIT_CODES)
     yield from CODES_FOOT.removesuffix("\n").split("\n")
 
 
 def environment() -> Iterator[str]:
-    """Every setting: its variable, its key in the file, its default."""
+    """Give every setting: its variable, its key in the file, its default."""
     import textwrap
 
     from ledgerctl.settings import SETTINGS
@@ -169,32 +231,32 @@ def environment() -> Iterator[str]:
 
 
 def shown_default(default: object) -> str:
-    """A default as the configuration file spells it."""
+    """Spell a default as the configuration file does."""
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of a stored text."""
+    """Split a stored text into lines."""
     yield from text.removesuffix("\n").split("\n")
 
 
+TEXTS = {
+    "time": TIME,
+    "output": OUTPUT,
+    "safety": SAFETY,
+    "cron": CRON,
+    "verdicts": VERDICTS,
+    "codes": CODES,
+}
+
+
 def topic(name: str) -> Iterator[str] | None:
-    """The lines of one topic; None when there is no such topic."""
-    match name:
-        case "exit-codes":
-            return exit_codes()
-        case "environment":
-            return environment()
-        case "time":
-            return lines_of(TIME)
-        case "output":
-            return lines_of(OUTPUT)
-        case "safety":
-            return lines_of(SAFETY)
-        case "cron":
-            return lines_of(CRON)
-        case _:
-            return None
+    """Give the lines of one topic; None when there is no such topic."""
+    if name == "exit-codes":
+        return exit_codes()
+    if name == "environment":
+        return environment()
+    return lines_of(TEXTS[name]) if name in TEXTS else None
 
 
 TOPICS = {
@@ -204,4 +266,6 @@ TOPICS = {
     "output": "formats, fields, colour, errors",
     "safety": "what is promised, and what asks first",
     "cron": "running it from cron and systemd",
+    "verdicts": "what a dead letter is worth",
+    "codes": "audit codes, outcomes of a step, states of a job",
 }

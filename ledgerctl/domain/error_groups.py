@@ -6,7 +6,7 @@ Pure. Source: contract, section 3, `dead stats`.
 import hashlib
 import json
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 # Words before a number that tell one cause from another: `HTTP 503`, `exit code 137`, `[Errno 28]`.
@@ -33,8 +33,7 @@ _POD: Final = "[bcdfghjklmnpqrstvwxz2456789]"  # what Kubernetes makes suffixes 
 _SPAN: Final = r"\d+(?:\.\d+)?\s?(?:[nuµm]?s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 _TEMPORARY: Final = r"""[^\s"':,;)\]]+"""
 # Each alternative is reached only where it can begin: a text is mostly the insides of words.
-_PARTS: Final = re.compile(
-    rf"""
+_PARTS: Final = rf"""
     (?<![0-9a-z])(?:
         (?P<code>
           (?:{_CODE_WORD})(?:\ code|\ status)?["']?\s*[:=\#\[(]*\s*["']?
@@ -70,9 +69,7 @@ _PARTS: Final = re.compile(
     | (?=["'`])(?!["'](?:code|status|type|name)["']\s*:)(?: "[^"\n]*" | `[^`\n]*` | (?<!\w)'[^'\n]*'(?!\w) )
     | (?=/)(?: (?:/private)?(?:/var)?/tmp/{_TEMPORARY} | /var/folders/{_TEMPORARY} )
     | (?<=[a-z0-9])-(?:{_POD}{{8,10}}-|(?!https|grpcs|xhtml)){_POD}{{5}}(?![0-9a-z])
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
+    """
 _MAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+@\w[\w-]*(?:\.[\w-]+)*")
 _BARE_CODE: Final = re.compile(r"-?\d{1,6}")
 _CODES: Final = ("code", "status", "type", "name")
@@ -102,7 +99,12 @@ def error_group(error: str | None) -> str:
 def _masked_line(line: str) -> str:
     if "@" in line:
         line = _MAIL.sub("#", line)
-    return _PARTS.sub(_mask, line)
+    return _parts().sub(_mask, line)
+
+
+@cache  # its compilation takes longer than most commands' whole start
+def _parts() -> "re.Pattern[str]":
+    return re.compile(_PARTS, re.VERBOSE | re.IGNORECASE)
 
 
 def _mask(found: "re.Match[str]") -> str:

@@ -1,5 +1,6 @@
 """Completion in the real shells: static words start no Python, ids are safe, silent and quick."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,10 +13,14 @@ from typing import Any
 import pexpect
 import pytest
 from pymongo import MongoClient
+from redis import Redis
 
 from ledgerctl.cli.command_table import command_table
 from ledgerctl.cli.completion_files import FILE_NAMES, completion_file
-from ledgerctl.cli.ids import BOUND_S
+from ledgerctl.cli.ids import BOUND_S, offered
+from ledgerctl.domain.error_groups import error_group
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.recent import Recent
 from tests.builders import make_job, make_row
 from tests.conftest import ROOT, Runner
 from tests.write_generated import generated
@@ -287,7 +292,52 @@ def test_bash_puts_an_id_with_a_colon_together_again(program: dict[str, str], st
         assert pressed_again(lambda line=line: in_bash(line, program), "2") == {"2"}  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("kind", ["job", "account", "operation", "group", "nonsense", ""])
+def test_dead_commands_are_offered_dead_jobs_and_restore_what_it_can_undo(
+    stores: Stores, redis_client: Redis, client: Client, database: str
+) -> None:
+    redis_client.rpush("jobs:dead-letter", '{"job_id":"job-0"}', "no json", '{"job_id":"job-1"}')
+    client[database]["jobs"].insert_one(make_job("job-alive"))
+    commands = {"op-1": "dead requeue", "op-2": "job refund", "op-3": "dead release"}
+    client[database]["operator_log"].insert_many(
+        [{"_id": name, "command": command} for name, command in commands.items()]
+    )
+    recent = Recent(stores)
+    assert list(recent.of("dead")) == ["job-1", "job-0"]
+    assert list(recent.of("taken")) == ["op-3", "op-1"]
+    assert set(recent.of("operation")) == set(commands)
+    kinds = {entry.path: entry.words for entry in command_table()}
+    assert (kinds["dead show"], kinds["dead restore"], kinds["log show"]) == (
+        "@dead",
+        "@taken",
+        "@operation",
+    )
+
+
+def test_groups_are_offered_with_their_error_and_inserted_without_it(
+    stores: Stores, redis_client: Redis, tmp_path: Path
+) -> None:
+    for number, error in enumerate(["HTTP 503 from upstream", "disk full\non node-7"]):
+        redis_client.rpush(
+            "jobs:dead-letter", json.dumps({"job_id": f"job-{number}", "error": error})
+        )
+    first, second = offered(Recent(stores).of("group"))
+    group = error_group("HTTP 503 from upstream")
+    assert (first.partition("\t")[2], second) == (
+        "disk full on node-#",
+        f"{group}\tHTTP 503 from upstream",
+    )
+    fake = tmp_path / "ledgerctl"
+    fake.write_text(f"#!/bin/sh\nprintf '%s\\n' '{first}' '{second}'\n")
+    fake.chmod(0o755)
+    place = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    shown = in_bash("ledgerctl dead list --group ", place)
+    assert f"{group}  HTTP 503 from upstream" in shown
+    assert in_bash(f"ledgerctl dead list --group {group[:4]}", place) == {group}
+
+
+@pytest.mark.parametrize(
+    "kind", ["job", "account", "operation", "group", "dead", "taken", "nonsense", ""]
+)
 def test_every_kind_answers_silently_and_offers_safe_ids_alone(
     run: Runner, stored: None, kind: str, tmp_path: Path
 ) -> None:
@@ -331,7 +381,9 @@ def test_trouble_offers_nothing_and_says_nothing(
 
 
 def test_a_look_up_that_hangs_is_ended_before_the_second_is_over() -> None:
-    hang = "import time; from ledgerctl.cli.ids import BOUND_S, end_after; end_after(BOUND_S)"
+    hang = (
+        "import time; from ledgerctl.cli.ids import BOUND_S, offered, end_after; end_after(BOUND_S)"
+    )
     done = subprocess.run([sys.executable, "-c", f"{hang}; time.sleep(600)"], check=False)
     assert done.returncode == 0
     assert BOUND_S < 1
