@@ -68,8 +68,9 @@ print: the column job_id counts, and a column reason is that job's reason.
 
 Ids are whole in every format. A table never wraps: columns that do not fit go,
 with a note, and where that is not enough each record is a block of lines. Times
-in tables have an age beside them. Amounts are whole credits and exact at any size. Data is printed letter for
-letter; control characters appear as escapes such as \\x1b and act on nothing.
+in tables have an age beside them. Amounts are whole credits and exact at any
+size. Data is printed letter for letter; control characters appear as escapes
+such as \\x1b and act on nothing.
 In plain and csv a backslash of the data is doubled.
 
 With -o json a result document goes to standard output whatever the exit code.
