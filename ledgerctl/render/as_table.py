@@ -27,7 +27,7 @@ _CUT: Final = "…"
 
 
 def write(report: Report, output: Output, look: Look) -> int:
-    """Write head, table or page, foot, commands and sections; return the record count.
+    """Write head, table or page, foot and sections; return the record count.
 
     No line is wider than the terminal, except one that holds a single wider id or command.
     """
@@ -39,8 +39,6 @@ def write(report: Report, output: Output, look: Look) -> int:
     for section in report.sections:
         output.write("\n")
         write(section, output, look)
-    for line in report.commands:
-        output.line(line)
     return count
 
 

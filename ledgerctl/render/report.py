@@ -90,9 +90,8 @@ class Report:
     the one record of a RECORD.
 
     `text` replaces the body of table and plain; with `is_prose` a terminal gets it folded at words.
-    `head` and `foot` stand around a table, `sections` are further tables below it, `commands` are
-    lines to copy, printed whole below all of them, and `empty` is what a table's reader reads on
-    stderr when there are no records. A RECORD that `is_brief` takes as few lines as hold it.
+    `head` and `foot` stand around a table, `sections` are further tables below it, and `empty` is
+    what a table's reader reads on stderr when there are no records. A RECORD that `is_brief` takes as few lines as hold it.
     `notes` go to stderr, in json into the document.
     """
 
@@ -110,7 +109,6 @@ class Report:
     sections: Sequence["Report"] = ()
     is_prose: bool = False
     is_brief: bool = False
-    commands: Sequence[str] = ()
 
 
 def settled(answer: Answer | Callable[[], Answer]) -> Answer:
