@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledgerctl.cli.topics import CODES, VERDICTS
+from ledgerctl.cli.topics import topic
 from ledgerctl.domain.audit import Code
 from ledgerctl.domain.dead import Verdict
 from ledgerctl.domain.jobs import Outcome, State
@@ -39,7 +39,15 @@ def test_a_word_like_no_other_gets_no_suggestion(run_bare: Runner) -> None:
 
 
 def test_each_verdict_code_outcome_and_state_is_explained_on_a_line_of_its_own() -> None:
-    verdicts = [line.split()[0] for line in VERDICTS.splitlines() if line.startswith("  ")]
+    verdicts = [
+        line.split()[0]
+        for line in "\n".join(topic("verdicts") or ()).splitlines()
+        if line.startswith("  ")
+    ]
     assert [str(one) for one in Verdict] == [one for one in verdicts if one != "ledgerctl"]
-    words = {word.strip(",;") for line in CODES.splitlines() for word in line.split()}
+    words = {
+        word.strip(",;")
+        for line in "\n".join(topic("codes") or ()).splitlines()
+        for word in line.split()
+    }
     assert {str(one) for kind in (Code, Outcome, State) for one in kind} <= words

@@ -1,9 +1,10 @@
-"""The README's worker in Python, run as it stands there; and the seed story delivered three times."""
+"""Run the worker of `help worker` as it is printed; and the seed story delivered three times."""
 
 import json
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +20,13 @@ from tests.conftest import ROOT, Run, Runner
 RETRY, DEAD = "jobs:retry", "jobs:dead-letter"
 
 
-def readme_worker() -> str:
-    """The one Python block of the README."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def printed_worker() -> str:
+    """The Python program in the help."""
+    text = (ROOT / "ledgerctl" / "cli" / "help_texts" / "worker.txt").read_text()
+    blocks = [
+        textwrap.dedent(one)
+        for one in re.findall(r"  import json\n.*?(?=\nA job)", text, re.DOTALL)
+    ]
     assert len(blocks) == 1
     return str(blocks[0])
 
@@ -35,7 +40,7 @@ def status(stores: Stores, job: str) -> Any:
     return (stores.mongo.collection("jobs").find_one({"_id": job}) or {})["status"]
 
 
-def test_the_readmes_worker_settles_the_good_and_retries_the_bad(
+def test_the_worker_of_the_help_settles_the_good_and_retries_the_bad(
     stores: Stores, environment: Mapping[str, str], redis_client: Redis
 ) -> None:
     build_indexes(stores)
@@ -44,9 +49,9 @@ def test_the_readmes_worker_settles_the_good_and_retries_the_bad(
     stores.mongo.collection("ledger").insert_many([make_row(one) for one in ids])
     redis_client.rpush(RETRY, make_entry("good"), make_entry("bad", poison=True))
     redis_client.rpush(RETRY, make_entry("hopeless", poison=True, attempts=4))
-    lines = [line for line in readme_worker().splitlines() if line.strip()]
+    lines = [line for line in printed_worker().splitlines() if line.strip()]
     assert len(lines) <= 20
-    subprocess.run([sys.executable, "-c", readme_worker()], env=dict(environment), check=True)
+    subprocess.run([sys.executable, "-c", printed_worker()], env=dict(environment), check=True)
     assert [status(stores, job) for job in ids] == ["succeeded", "running", "failed", "failed"]
     assert amounts(stores, "good") == [("charge", -40)]
     assert amounts(stores, "bad") == [("charge", -40), ("refund", 40)]
