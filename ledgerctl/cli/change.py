@@ -12,6 +12,7 @@ from ledgerctl.errors import (
     LedgerctlError,
     OutcomeUnknown,
     SelectionChanged,
+    UsageError,
     exit_code_of,
 )
 from ledgerctl.render.report import CommandLine, Report
@@ -122,6 +123,8 @@ def exit_code(result: Result[Item], stop: ExitCode | None) -> int:
     error, fates = result.error, result.fates
     if isinstance(error, OutcomeUnknown):
         return int(ExitCode.UNKNOWN)
+    if isinstance(error, UsageError):  # a handler that cannot be started
+        return int(error.exit_code)
     if error is not None:
         partly = result.changed or result.reached
         return int(ExitCode.PARTIAL if partly else error.exit_code)

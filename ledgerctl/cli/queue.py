@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ledgerctl.cli.boundary import say
 from ledgerctl.cli.change import Change, change, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ledgerctl.domain.queue import Pushed, WorkerEntries
     from ledgerctl.operations.handlers import Handler
     from ledgerctl.operations.queue import PushPlan
-    from ledgerctl.operations.worker import Limits
+    from ledgerctl.operations.worker import HandlerRun, Limits
 
 app = noun("queue")
 
@@ -202,7 +203,13 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
         )
         try:
             with queue:
-                work(queue, handler, limits=limits, stopping=running.stopping)
+                work(
+                    queue,
+                    handler,
+                    limits=limits,
+                    stopping=running.stopping,
+                    tell=lambda one: tell_run(session, one),
+                )
         except (Interrupted, Terminated):
             session.say("ended by a second signal")
         finally:
@@ -218,6 +225,18 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
     if result.stopped:
         session.note(f"stopped {where_stopped(tally, handler)}")
     return finish(session, worked_report(tally), result)
+
+
+def tell_run(session: Session, run: "HandlerRun") -> None:
+    """Print one line about a job at once, whatever the format; none with --quiet."""
+    from ledgerctl.render.text import visible
+    from ledgerctl.render.views.queue import run_line
+
+    if not session.words.quiet:
+        session.progress_done()
+        error, took = run.ending.error, run.duration
+        line = run_line(session.clock(), run.job_id, run.attempt, error, took, run.result)
+        say([visible(line)])
 
 
 @command(app, "recover", effect=Effect.BULK)

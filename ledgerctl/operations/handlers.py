@@ -29,9 +29,10 @@ def ignore(_text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a handler ended; `error` is empty on success and else one line for people."""
+    """Describe how a handler ended: one line for people, empty on success, and its exit code."""
 
     error: str = ""
+    code: int | None = None  # None where it was ended or never ran
 
     @property
     def succeeded(self) -> bool:
@@ -216,10 +217,10 @@ class Run:
     def _verdict(self) -> Ending:
         code = self._process.returncode
         if code == 0:
-            return Ending()
+            return Ending(code=code)
         what = f"exit {code}" if code > 0 else f"killed by {signal_name(-code)}"
         said = last_line(self._tails["stderr"]) or last_line(self._tails["stdout"])
-        return Ending(f"{what}: {said}" if said else what)
+        return Ending(f"{what}: {said}" if said else what, code)
 
 
 def last_line(tail: bytes) -> str:

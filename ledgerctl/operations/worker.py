@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from types import TracebackType
 from typing import Self, TypeVar
@@ -31,8 +31,9 @@ from ledgerctl.errors import (
     OutcomeUnknown,
     StoreBusy,
     StoreUnavailable,
+    UsageError,
 )
-from ledgerctl.operations.handlers import Handler, ignore
+from ledgerctl.operations.handlers import Ending, Handler, ignore
 from ledgerctl.operations.log import Operation
 from ledgerctl.operations.lookout import Lookout
 from ledgerctl.operations.steps import reclaim, refund
@@ -45,6 +46,7 @@ POLL_S = 1.0  # how often the list's length is asked meanwhile
 HELD_PATIENCE_S = 90.0  # a killed client's transaction holds its job for up to a minute
 STORE_PATIENCE_S = 15.0  # an outage that a result in hand is kept through
 PAUSE_S = 0.5
+NOT_STARTED = {126, 127}  # what shells and `env` exit with where a command cannot be run
 IN_HAND_MAX = 100  # one, and what lost replies may have left beside it
 
 T = TypeVar("T")
@@ -132,14 +134,19 @@ class RetryQueue:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Put back what is in hand and let the lease go; trouble here is said, never raised."""
+        """Put back what is in hand, then let the lease go; an error here is said, never raised.
+
+        Where the own list is not empty, or cannot be read, the lease stays and expires: by it
+        `queue recover` knows that the jobs on the list may be taken.
+        """
+        is_empty = False
         try:
-            self._sweep()
+            is_empty = self._sweep()
         finally:
             with suppress(LedgerctlError):
                 self._open.close()
             with suppress(LedgerctlError):
-                if self._lease is not None:
+                if self._lease is not None and is_empty:
                     self.stores.leases.discard(self._lease)
             if self._operation is not None:
                 with suppress(LedgerctlError):
@@ -196,6 +203,7 @@ class RetryQueue:
         self._reclaim(delivery)
         self._drop(delivery)
         self.tally.skipped_settled += 1
+        self.say(f"{delivery.job_id} is settled already: not run, dropped")
         return Passed.SETTLED
 
     def wait(self, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -316,18 +324,24 @@ class RetryQueue:
             self.tally.put_back += 1
             self.say(f"{name} was put back on {retry}, untouched")
 
-    def _sweep(self) -> None:
-        """Leave nothing on our own list, whatever happened."""
+    def _sweep(self) -> bool:
+        """Put back all entries of our own list; True only when it is seen to be empty."""
         own = self._lists.processing_key(self.worker)
         try:
             for raw in self.stores.queues.page(own, 0, IN_HAND_MAX):
                 payload = read_payload(raw)
                 self._put_back(raw, payload.job_id if isinstance(payload, Payload) else "an entry")
+            left = self.stores.queues.length(own)
+            why = f"{left} entries could not be put back"
         except LedgerctlError as error:
-            self.say(
-                f"a job may stay on {own} ({error.message});"
-                " `ledgerctl queue recover` brings it back"
-            )
+            left, why = None, error.message
+        if left == 0:
+            return True
+        self.say(
+            f"a job may stay on {own} ({why});"
+            " `ledgerctl queue recover --older-than 0s` brings it back"
+        )
+        return False
 
     def _key_of(self, place: Place) -> str:
         keys = self.stores.settings.keys
@@ -347,6 +361,21 @@ class RetryQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class HandlerRun:
+    """Describe one run of a handler: how it ended, how long it took and what followed."""
+
+    job_id: str
+    attempt: int  # 1 for the first
+    ending: Ending
+    duration: timedelta
+    result: StepResult | Pushed
+
+
+def ignore_run(_run: HandlerRun) -> None:
+    """Tell nobody about a run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """When a run of the worker loop ends."""
 
@@ -355,35 +384,47 @@ class Limits:
 
 
 def work(
-    queue: RetryQueue, handler: Handler, *, limits: Limits, stopping: Callable[[], bool]
+    queue: RetryQueue,
+    handler: Handler,
+    *,
+    limits: Limits,
+    stopping: Callable[[], bool],
+    tell: Callable[[HandlerRun], None] = ignore_run,
 ) -> None:
     """Run a command for each due job until a limit, a stop or, unless watching, nothing is due.
 
-    A job in hand when a stop is asked for is run to its end first. Raises what a store raises;
-    the queue's own exit puts back what is in hand.
+    A job in hand when a stop is asked for is run to its end first; `tell` gets each run. Raises
+    what a store raises, and UsageError for a handler that cannot be started; the queue's own exit
+    puts back what is in hand.
     """
     while not stopping():
         if limits.jobs_max is not None and queue.tally.jobs >= limits.jobs_max:
             return
         step = queue.advance()
         if isinstance(step, Delivery):
-            run_one(queue, handler, step)
+            tell(run_one(queue, handler, step))
         elif step is None:
             if not limits.watch:
                 return
             queue.wait(stopping)
 
 
-def run_one(queue: RetryQueue, handler: Handler, delivery: Delivery) -> None:
-    """Run the handler for one job in hand and answer for it."""
+def run_one(queue: RetryQueue, handler: Handler, delivery: Delivery) -> HandlerRun:
+    """Run the handler for one job in hand and write its outcome. Raises UsageError without a start."""
+    started = time.monotonic()
     ending = handler.run(
         delivery.raw,
         {"LEDGERCTL_JOB_ID": delivery.job_id, "LEDGERCTL_ATTEMPTS": str(delivery.attempts)},
     )
-    if ending.succeeded:
-        queue.succeeded(delivery)
-    else:
-        queue.failed(delivery, ending.error)
+    if ending.code in NOT_STARTED:
+        queue.put_back(delivery)
+        raise UsageError(
+            f"the handler cannot be started: {ending.error}",
+            hint=f"fix --exec; {delivery.job_id} was put back as it was",
+        )
+    duration = timedelta(seconds=round(time.monotonic() - started, 3))
+    result = queue.succeeded(delivery) if ending.succeeded else queue.failed(delivery, ending.error)
+    return HandlerRun(delivery.job_id, delivery.attempts + 1, ending, duration, result)
 
 
 def worker_name() -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -486,6 +487,61 @@ def test_each_run_leaves_one_entry_in_the_operator_log_and_no_lease(
 )
 def test_words_that_make_no_sense_are_exit_2(invoke: Invoker, words: list[str]) -> None:
     assert invoke("queue", "work", "--exec", "true", *words).code == 2
+
+
+def test_each_job_is_one_line_on_stderr_and_none_with_quiet(
+    run: Runner, stores: Stores, redis_client: Redis
+) -> None:
+    seed(stores, "job-1", "job-2", "job-3")
+    handler = "sh -c 'test $LEDGERCTL_JOB_ID = job-1 || { echo no GPU >&2; exit 3; }'"
+    for name in ("table", "json"):
+        redis_client.rpush(
+            RETRY, make_entry("job-1"), make_entry("job-2"), make_entry("job-3", attempts=4)
+        )
+        done = run("queue", "work", "--exec", handler, "-o", name)
+        lines = [line for line in done.err.splitlines() if " attempt " in line]
+        assert done.code == 0
+        if name == "table":  # then the job is settled
+            assert re.fullmatch(r"\S+Z job-1 attempt 3 exit 0 \(\S+\): succeeded", lines[0])
+        assert re.fullmatch(
+            r"\S+Z job-2 attempt 3 exit 3: no GPU \(\S+\): failed, due again at \S+Z", lines[-2]
+        )
+        assert re.fullmatch(
+            r"\S+Z job-3 attempt 5 exit 3: no GPU \(\S+\): failed, to the dead letters", lines[-1]
+        )
+        redis_client.delete(RETRY, DEAD)
+    redis_client.rpush(RETRY, make_entry("job-2"))
+    done = run("queue", "work", "--exec", handler, "--quiet")
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("code", [126, 127])
+def test_a_handler_that_cannot_be_started_stops_the_worker_and_its_job_is_put_back(
+    invoke: Invoker, stores: Stores, redis_client: Redis, code: int
+) -> None:
+    seed(stores, "job-1", "job-2")
+    redis_client.rpush(RETRY, make_entry("job-1"), make_entry("job-2"))
+    done = invoke("queue", "work", "--exec", f"sh -c 'exit {code}'")
+    assert done.code == 2
+    assert "cannot be started" in done.out + done.err
+    assert sorted(lists_of(redis_client)[RETRY]) == [make_entry("job-1"), make_entry("job-2")]
+    assert lists_of(redis_client).keys() == {RETRY}
+    assert types_of(stores, "job-1") == ["charge"]
+
+
+def test_a_worker_that_cannot_empty_its_list_leaves_its_lease_to_expire(
+    stores: Stores, redis_client: Redis, invoke: Invoker
+) -> None:
+    seed(stores, "job-1")
+    redis_client.rpush(RETRY, make_entry("job-1"))
+    said: list[str] = []
+    with RetryQueue(stores, say=said.append) as queue:
+        taken(queue)
+        redis_client.config_set("maxmemory", 1)  # full: nothing can be put back
+    redis_client.config_set("maxmemory", 0)
+    assert "`ledgerctl queue recover --older-than 0s` brings it back" in said[-1]
+    assert recover(invoke, "--older-than", "0s")["recovered"] == 1
+    assert lists_of(redis_client) == {RETRY: [make_entry("job-1")]}
 
 
 def test_a_command_that_does_not_exist_is_exit_2_before_any_job(

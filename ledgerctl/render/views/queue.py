@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from ledgerctl.domain.jobs import StepResult
 from ledgerctl.domain.payload import Payload, Unreadable
 from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Tally, WorkerEntries
 from ledgerctl.domain.results import Result
+from ledgerctl.domain.times import format_time
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
+from ledgerctl.render.text import duration_text
 
 STATS_COLUMNS = (
     Column("list"),
@@ -144,6 +147,25 @@ def worked_report(tally: Tally) -> Report:
     from dataclasses import asdict
 
     return record(asdict(tally), columns=WORKED_COLUMNS, foot=(worked_line(tally),))
+
+
+def run_line(
+    at: datetime,
+    job_id: str,
+    attempt: int,
+    error: str,
+    duration: timedelta,
+    result: StepResult | Pushed,
+) -> str:
+    """Describe one run of a handler on one line: time, job, attempt, exit, duration, what followed."""
+    if isinstance(result, StepResult):
+        followed = "succeeded" + (", refund taken back" if result.applied else "")
+    elif result.not_before is None:
+        followed = "failed, to the dead letters"
+    else:
+        followed = f"failed, due again at {format_time(result.not_before)}"
+    how = error or "exit 0"
+    return f"{format_time(at)} {job_id} attempt {attempt} {how} ({duration_text(duration)}): {followed}"
 
 
 def worked_line(tally: Tally) -> str:
