@@ -2,6 +2,7 @@
 
 import time
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -192,6 +193,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
     from ledgerctl.render.views.queue import worked_report
 
     tally = Tally()
+    tell = partial(tell_run, session)
 
     def apply(running: "Run[None]") -> None:
         queue = RetryQueue(
@@ -203,13 +205,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
         )
         try:
             with queue:
-                work(
-                    queue,
-                    handler,
-                    limits=limits,
-                    stopping=running.stopping,
-                    tell=lambda one: tell_run(session, one),
-                )
+                work(queue, handler, limits=limits, stopping=running.stopping, tell=tell)
         except (Interrupted, Terminated):
             session.say("ended by a second signal")
         finally:
