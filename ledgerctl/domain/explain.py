@@ -10,7 +10,7 @@ from ledgerctl.domain.audit import Case, Code, Finding, Verdict, judge
 from ledgerctl.domain.balances import UnusableRow, unusable
 from ledgerctl.domain.days import day_of
 from ledgerctl.domain.jobs import Job, State, state
-from ledgerctl.domain.rows import Entry, RowType
+from ledgerctl.domain.rows import Entry, OtherType, RowType
 
 TOLD_ROWS_MAX = 1_000  # a longer story is rolled up
 DAYS_MAX = 62  # of a roll-up; a longer one goes by month
@@ -102,7 +102,7 @@ class Period:
                 self.granted += entry.amount
             case RowType.CORRECTION:
                 self.corrected += entry.amount
-            case _:
+            case OtherType():
                 self.other += entry.amount
 
     def join(self, later: "Period") -> None:
@@ -331,22 +331,21 @@ def clause(entry: Entry, amount: int) -> str:
     credits = amount_words(amount)
     were = "was" if abs(amount) == 1 else "were"
     job = job_words(entry.job_id) if entry.job_id else "no job"
-    match entry.type, amount > 0:
-        case RowType.CHARGE, False:
+    match entry.type:
+        case RowType.CHARGE if amount <= 0:
             return f"{credits} {were} charged for {job}, before it ran"
-        case RowType.REFUND, True:
+        case RowType.REFUND if amount > 0:
             return f"{credits} came back, because {job} had failed"
-        case RowType.RECLAIM, False:
+        case RowType.RECLAIM if amount <= 0:
             return f"{credits} {were} taken again, because {job} had succeeded after all"
-        case RowType.GRANT, True:
+        case RowType.GRANT if amount > 0:
             return f"{credits} {were} given"
-        case RowType.CORRECTION, _:
+        case RowType.CORRECTION:
             return f"a correction {moved(amount)} for {job}"
-        case RowType.CHARGE | RowType.REFUND | RowType.RECLAIM | RowType.GRANT, _ if amount == 0:
-            return f"a {entry.type} row moved no credits"
-        case RowType.CHARGE | RowType.REFUND | RowType.RECLAIM | RowType.GRANT, _:
-            return f"a {entry.type} row {moved(amount)}, against its nature"
-        case _:
+        case RowType.CHARGE | RowType.REFUND | RowType.RECLAIM | RowType.GRANT:
+            against = f"{moved(amount)}, against its nature" if amount else "moved no credits"
+            return f"a {entry.type} row {against}"
+        case OtherType():
             kind = f"of the unknown type {entry.type}" if entry.type else "without a type"
             return f"a row {kind} {moved(amount)}" + (f" for {job}" if entry.job_id else "")
 

@@ -43,7 +43,7 @@ class RepairStep:
 
     code: Code
     mend: Mend
-    row_type: str = ""  # which flag, or which row
+    row_type: RowType | None = None  # which flag, or which row
     job: Job | None = None
     row: Row | None = None
     at: datetime | None = None
@@ -92,7 +92,7 @@ def put_messages(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
     for row in facts.rows:
         if row.id.text in finding.row_ids:
             since = row.recorded_at or row.created_at
-            yield RepairStep(finding.code, Mend.PUT_MESSAGE, row.type, facts.job, row, None, since)
+            yield RepairStep(finding.code, Mend.PUT_MESSAGE, None, facts.job, row, None, since)
 
 
 def set_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:

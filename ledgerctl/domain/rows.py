@@ -4,20 +4,40 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ledgerctl.domain.amounts import Amount
 from ledgerctl.domain.ids import Id
 
 
 class RowType(StrEnum):
-    """The types of row that this program writes."""
+    """Name the types of row that this program writes."""
 
     CHARGE = "charge"  # −cost, before the job runs
     REFUND = "refund"  # +cost, the job failed
     RECLAIM = "reclaim"  # −cost, a refunded job succeeded later
     GRANT = "grant"  # credits given to an account
     CORRECTION = "correction"  # brings a job to its right net
+
+
+class OtherType(str):
+    """Keep the text of a row type that this program does not know; such rows count all the same."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> str:
+        """Return the plain text, as `RowType.value` does."""
+        return str(self)
+
+
+KindOfRow: TypeAlias = RowType | OtherType  # a `match` on it must name every type
+KNOWN_TYPES = {one.value: one for one in RowType}
+
+
+def kind_of_row(text: str) -> KindOfRow:
+    """Return the type that a stored text means."""
+    return KNOWN_TYPES.get(text) or OtherType(text)
 
 
 ORDER: dict[str, int] = {
@@ -32,12 +52,12 @@ ORDER_OF_OTHERS = 5
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One ledger row as it stands; `type` may be one that this program does not know."""
+    """Hold one ledger row as it is stored."""
 
     id: Id
     job: Id | None
     account: Id | None
-    type: str
+    type: KindOfRow
     amount: Amount
     created_at: datetime | None  # None: absent, or not a date
     recorded_at: datetime | None = None
@@ -51,7 +71,7 @@ class Entry(NamedTuple):
     row_id: str
     created_at: datetime | None  # None: absent, not a date, or of a year that Python has not
     job_id: str | None
-    type: str
+    type: KindOfRow
     amount: Amount
     reason: str | None = None
 

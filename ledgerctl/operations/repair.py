@@ -272,12 +272,12 @@ def key_of(repair: Repair) -> str:
 
 def step_of(step: RepairStep) -> Step:
     """The guarded step whose flag or row this is about."""
-    return STEP_OF[RowType(step.row_type)]
+    return STEP_OF[required(step.row_type)]
 
 
 def flag_of(step: RepairStep) -> str:
     """The flag that this is about: `refunded` or `reclaimed`."""
-    return FLAG_OF[RowType(step.row_type)]
+    return FLAG_OF[required(step.row_type)]
 
 
 def required(value: T | None) -> T:

@@ -1,17 +1,9 @@
 """What every format of a balance's story says in the same words: heading, figures, remarks."""
 
 from ledgerctl.domain.explain import DAYS_MAX, Story, date_words, job_words
-from ledgerctl.domain.rows import RowType, rank
+from ledgerctl.domain.rows import OtherType, RowType, kind_of_row, rank
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.text import rows
-
-NAMES_OF_TYPES = {
-    RowType.GRANT: ("grant", "grants"),
-    RowType.CHARGE: ("charge", "charges"),
-    RowType.REFUND: ("refund", "refunds"),
-    RowType.RECLAIM: ("charge taken again", "charges taken again"),
-    RowType.CORRECTION: ("correction", "corrections"),
-}
 
 
 def heading(story: Story) -> str:
@@ -57,11 +49,16 @@ def figures(story: Story) -> list[tuple[str, int]]:
 
 
 def type_words(count: int, name: str) -> str:
-    """How many rows of a type."""
-    for known, words in NAMES_OF_TYPES.items():
-        if name == known:
-            return f"{count} {words[count != 1]}"
-    return f"{count} of the unknown type {name}" if name else f"{count} without a type"
+    """Return how many rows of a type there are, in words."""
+    kind = kind_of_row(name)
+    plural = "" if count == 1 else "s"
+    match kind:
+        case RowType.RECLAIM:
+            return f"{count} charge{plural} taken again"
+        case RowType.GRANT | RowType.CHARGE | RowType.REFUND | RowType.CORRECTION:
+            return f"{count} {kind}{plural}"
+        case OtherType():
+            return f"{count} of the unknown type {name}" if name else f"{count} without a type"
 
 
 def period_words(story: Story) -> str:

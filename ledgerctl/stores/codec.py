@@ -14,7 +14,15 @@ from bson.errors import BSONError
 from ledgerctl.domain.amounts import Amount, exact_amount, fits_int64
 from ledgerctl.domain.ids import Id, IdKind
 from ledgerctl.domain.jobs import Flag, Job
-from ledgerctl.domain.rows import Entry, LedgerRow, NewRow, Row, row_order
+from ledgerctl.domain.rows import (
+    Entry,
+    KindOfRow,
+    LedgerRow,
+    NewRow,
+    Row,
+    kind_of_row,
+    row_order,
+)
 from ledgerctl.domain.times import format_time
 
 Document = dict[str, Any]
@@ -131,6 +139,11 @@ def to_text(value: object) -> str | None:
     return str(value)
 
 
+def to_type(value: object) -> KindOfRow:
+    """Return the type that a row holds; absent and null are the type without a name."""
+    return kind_of_row(to_text(value) or "")
+
+
 def to_flag(document: dict[str, Any], name: str) -> Flag:
     """A flag of a job document: absent and null count as false, any other non-boolean is bad."""
     value = document.get(name)
@@ -165,7 +178,7 @@ def to_row(document: dict[str, Any]) -> Row:
         id=to_id(document["_id"]),
         job=optional_id(document.get("job_id")),
         account=optional_id(document.get("account_id")),
-        type=to_text(document.get("type")) or "",
+        type=to_type(document.get("type")),
         amount=to_amount(document.get("amount")),
         created_at=to_time(document.get("created_at")),
         recorded_at=recorded_at(document),
@@ -188,7 +201,7 @@ def to_entry(document: dict[str, Any]) -> Entry:
         identity if type(identity) is str else to_id(identity).text,
         moment if type(moment) is datetime else None,
         job if job is None or type(job) is str else to_id(job).text,
-        row_type if type(row_type) is str else to_text(row_type) or "",
+        to_type(row_type),
         int(amount) if type(amount) is Int64 else to_amount(amount),
         to_text(document.get("reason")),
     )
@@ -204,7 +217,7 @@ def to_ledger_row(document: dict[str, Any], account: str | None) -> LedgerRow:
         entry.row_id,
         entry.job_id,
         account,
-        entry.type,
+        entry.type.value,
         entry.amount,
         entry.created_at,
         recorded_at(document),

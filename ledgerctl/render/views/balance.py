@@ -156,7 +156,7 @@ class ReplayRecords:
                     "row_id": row_id,
                     "created_at": created_at,
                     "job_id": job_id,
-                    "type": row_type,
+                    "type": row_type.value,
                     "amount": amount if type(amount) is int else self._left_out(row_id, amount),
                     "balance": running,
                 }

@@ -96,7 +96,7 @@ def line_record(line: Line) -> Record:
         "row_id": entry.row_id,
         "created_at": entry.created_at,
         "job_id": entry.job_id,
-        "type": entry.type,
+        "type": entry.type.value,
         "amount": amount_value(entry.amount),
         "balance": line.balance,
         "sentence": line.sentence,

@@ -106,7 +106,7 @@ def row_record(row: Row) -> dict[str, object]:
         "created_at": row.created_at,
         "job_id": text_of(row.job),
         "account_id": text_of(row.account),
-        "type": row.type,
+        "type": row.type.value,
         "amount": amount_value(row.amount),
         "recorded_at": row.recorded_at,
         "operation_id": row.operation_id,

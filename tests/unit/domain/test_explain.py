@@ -17,14 +17,14 @@ from ledgerctl.domain.explain import (
     sentence,
     thinned,
 )
-from ledgerctl.domain.rows import Entry, running
+from ledgerctl.domain.rows import Entry, kind_of_row, running
 
 ZONE = ZoneInfo("UTC")
 AT = datetime(2026, 3, 8, 9, 15, 2, 435_000, tzinfo=UTC)
 
 
 def entry(kind: str = "charge", amount: Amount = -40, **overrides: Any) -> Entry:
-    return Entry("r", AT, "j-7", kind, amount)._replace(**overrides)
+    return Entry("r", AT, "j-7", kind_of_row(kind), amount)._replace(**overrides)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,8 @@ def book_of(entries: list[Entry], opening: int = 0) -> Book:
 
 
 def many(days: int, a_day: int) -> list[Entry]:
-    kinds = [("charge", -40), ("refund", 40), ("reclaim", -40), ("grant", 7), ("odd", 2**70)]
+    named = [("charge", -40), ("refund", 40), ("reclaim", -40), ("grant", 7), ("odd", 2**70)]
+    kinds = [(kind_of_row(name), amount) for name, amount in named]
     return [
         Entry(f"r{n}", AT + timedelta(days=n // a_day), None, *kinds[n % len(kinds)])
         for n in range(days * a_day)

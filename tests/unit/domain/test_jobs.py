@@ -27,9 +27,9 @@ from tests.builders import NOON
 
 ACCOUNT = Id("acct-1")
 JOB = Job(Id("job-1"), ACCOUNT, 40, Flag.CLEAR, None, Flag.CLEAR, None, "running", NOON)
-CHARGE = Row(Id("job-1:charge"), JOB.id, ACCOUNT, "charge", -40, NOON)
-REFUND = replace(CHARGE, id=Id("job-1:refund"), type=str(RowType.REFUND), amount=40)
-RECLAIM = replace(CHARGE, id=Id("job-1:reclaim"), type=str(RowType.RECLAIM))
+CHARGE = Row(Id("job-1:charge"), JOB.id, ACCOUNT, RowType.CHARGE, -40, NOON)
+REFUND = replace(CHARGE, id=Id("job-1:refund"), type=RowType.REFUND, amount=40)
+RECLAIM = replace(CHARGE, id=Id("job-1:reclaim"), type=RowType.RECLAIM)
 REFUNDED = replace(JOB, refunded=Flag.SET, refunded_at=NOON)
 RECLAIMED = replace(REFUNDED, reclaimed=Flag.SET, reclaimed_at=NOON)
 

@@ -6,15 +6,25 @@ from datetime import timedelta
 from ledgerctl.domain.amounts import Unusable
 from ledgerctl.domain.balances import Tally, in_replay_order
 from ledgerctl.domain.ids import Id, IdKind
-from ledgerctl.domain.rows import Entry, NewRow, Row, RowType, row_id, running, same_row
+from ledgerctl.domain.rows import (
+    Entry,
+    NewRow,
+    OtherType,
+    Row,
+    RowType,
+    kind_of_row,
+    row_id,
+    running,
+    same_row,
+)
 from tests.builders import NOON
 
 
 def entry(row_type: str, name: str, *, amount: int = 1) -> Entry:
-    return Entry(name, NOON + timedelta(milliseconds=1), "j", row_type, amount)
+    return Entry(name, NOON + timedelta(milliseconds=1), "j", kind_of_row(row_type), amount)
 
 
-BAD = Entry("x", None, None, "charge", Unusable("?", "text"))
+BAD = Entry("x", None, None, RowType.CHARGE, Unusable("?", "text"))
 
 
 def test_a_row_id_names_the_job_and_the_type_whatever_the_ids_type() -> None:
@@ -50,14 +60,19 @@ def test_a_tally_names_every_row_that_it_leaves_out() -> None:
 
 def test_a_stored_row_is_ours_only_when_it_says_the_same() -> None:
     new = NewRow("j:charge", Id("j"), Id("a"), RowType.CHARGE, -4, NOON, NOON, "op")
-    stored = Row(Id("j:charge"), Id("j"), Id("a"), "charge", -4, NOON)
+    stored = Row(Id("j:charge"), Id("j"), Id("a"), RowType.CHARGE, -4, NOON)
     assert same_row(stored, new)
     assert not same_row(replace(stored, amount=-5), new)
-    assert not same_row(replace(stored, type="refund"), new)
+    assert not same_row(replace(stored, type=RowType.REFUND), new)
 
 
 def test_a_stored_row_without_account_belongs_to_its_job_and_to_nobody_without_one() -> None:
     new = NewRow("j:charge", Id("j"), Id("a"), RowType.CHARGE, -4, NOON, NOON, "op")
-    assert same_row(Row(Id("j:charge"), Id("j"), None, "charge", -4, NOON), new)
+    assert same_row(Row(Id("j:charge"), Id("j"), None, RowType.CHARGE, -4, NOON), new)
     grant = NewRow("grant:k", None, Id("a"), RowType.GRANT, 4, NOON, NOON, "op")
-    assert not same_row(Row(Id("grant:k"), None, None, "grant", 4, NOON), grant)
+    assert not same_row(Row(Id("grant:k"), None, None, RowType.GRANT, 4, NOON), grant)
+
+
+def test_a_type_that_is_not_known_keeps_its_text() -> None:
+    assert [kind_of_row("refund"), kind_of_row("bonus")] == [RowType.REFUND, OtherType("bonus")]
+    assert (type(kind_of_row("bonus").value), kind_of_row("").value) == (str, "")

@@ -10,7 +10,7 @@ from ledgerctl.domain.audit import Code, Finding
 from ledgerctl.domain.explain import Book, JobStory, Point, Story
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.results import Remedy
-from ledgerctl.domain.rows import Entry, running
+from ledgerctl.domain.rows import Entry, RowType, kind_of_row, running
 from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import code, escaped
 from ledgerctl.render.chart import blocks, extent, svg, ticks
@@ -27,7 +27,10 @@ ALLOWED_TAGS = {
 
 
 def story_of(name: str) -> Story:
-    entries = [Entry(name, AT, name, "charge", -40), Entry("g", AT, None, name, 2**70, name)]
+    entries = [
+        Entry(name, AT, name, RowType.CHARGE, -40),
+        Entry("g", AT, None, kind_of_row(name), 2**70, name),
+    ]
     book = Book(0, ZONE)
     for entry, balance in running(entries, 0):
         book.add(entry, balance)
