@@ -20,8 +20,8 @@ from ledgerctl.sandbox.launch import Server
 from tests.cli.readme import BLOCK, README, alike, blocks, console, run
 from tests.conftest import ROOT, Runner
 
-# The crontab line and the units: tests/integration/test_cron_units.py.
-KINDS = {"sh", "console", "cron", "ini", "toml"}
+# The crontab line: tests/integration/test_cron_units.py.
+KINDS = {"sh", "console", "cron", "toml"}
 INSTALL_TIMEOUT_S = 900
 
 

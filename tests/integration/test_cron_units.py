@@ -1,9 +1,10 @@
-"""The README's crontab line and systemd units are ones that cron and systemd take."""
+"""Cron takes the README's crontab line, and systemd the units of `help cron`."""
 
 import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -11,11 +12,18 @@ from tests.cli.commands import COMMANDS
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
+HELP = (ROOT / "ledgerctl" / "cli" / "help_texts" / "cron.txt").read_text()
 
 
 def block(language: str, holding: str) -> str:
     found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     return next(one for one in found if holding in one)
+
+
+def unit(name: str) -> str:
+    """The unit that the help prints below its path."""
+    text = HELP.partition(f"/{name}:\n\n")[2].partition("\n\nand /etc")[0]
+    return textwrap.dedent(text)
 
 
 def command_of(words: list[str]) -> list[str]:
@@ -24,10 +32,7 @@ def command_of(words: list[str]) -> list[str]:
 
 
 def units() -> dict[str, str]:
-    return {
-        "ledgerctl-summary.service": block("ini", "[Service]"),
-        "ledgerctl-summary.timer": block("ini", "[Timer]"),
-    }
+    return {name: unit(name) for name in ("ledgerctl-summary.service", "ledgerctl-summary.timer")}
 
 
 def test_the_crontab_line_has_five_fields_and_a_command_that_exists() -> None:
@@ -44,7 +49,9 @@ def test_the_service_runs_what_cron_runs() -> None:
     service = ConfigParser(interpolation=None)
     service.read_string(units()["ledgerctl-summary.service"])
     cron = shlex.split(block("cron", "summary rebuild").strip().split(None, 5)[5])
-    assert command_of(shlex.split(service["Service"]["ExecStart"])) == command_of(cron)
+    assert command_of(
+        shlex.split(service["Service"]["ExecStart"].replace("\\\n", " "))
+    ) == command_of(cron)
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
