@@ -36,8 +36,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--reason=- --confirm=- --expect=-' ;;
     'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --yes --confirm' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --confirm=-' ;;
-    'queue stats') options='' plain='-'
-      values='' ;;
+    'queue stats') options='--watch' plain='-'
+      values='--watch=-' ;;
     'queue list') options='--limit' plain='retry,dead-letter,processing'
       values='--limit=-' ;;
     'queue push') options='--error --attempts --dry-run --reason --yes --confirm' plain='@job'

@@ -357,6 +357,7 @@ complete -c ledgerctl -n "__ledgerctl_at 'dead review'" -l quiet -s q -d 'No not
 complete -c ledgerctl -n "__ledgerctl_at 'dead review'" -l verbose -s v -d 'Say more on standard error'
 complete -c ledgerctl -n "__ledgerctl_at 'dead review'" -l color -x -a 'auto always never' -d 'auto, always or never'
 complete -c ledgerctl -n "__ledgerctl_at 'dead review'" -l help -s h -d 'Show this message and exit'
+complete -c ledgerctl -n "__ledgerctl_at 'queue stats'" -l watch -x -d 'Show it in place, anew each DURATION (2s), until Ctrl-C'
 complete -c ledgerctl -n "__ledgerctl_at 'queue stats'" -l profile -x -d 'Profile of the configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'queue stats'" -l config -r -F -d 'Configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'queue stats'" -l output -s o -x -a 'table plain json jsonl csv' -d 'table, plain, json, jsonl, csv; table on a terminal and plain in a pipe'

@@ -175,8 +175,20 @@ class Group(TyperGroup):
             formatter.write_dl([(name, summary(f"{noun} {name}")) for name in self.commands])
 
 
+# Typer has no option with an optional value.
+VALUE_OF_BARE: dict[str, tuple[str, str]] = {"queue stats": ("--watch", "2s")}
+
+
 class Leaf(TyperCommand):
     """A command whose help shows examples first and its own options apart from the common ones."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words, an option that may stand bare with its value put in."""
+        option, value = VALUE_OF_BARE.get(ctx.command_path.partition(" ")[2], ("", ""))
+        for at, word in enumerate(args):
+            if word == option and (at + 1 == len(args) or args[at + 1].startswith("-")):
+                args = [*args[: at + 1], value, *args[at + 1 :]]
+        return super().parse_args(ctx, args)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """What it does, then its examples, each on a line of its own."""

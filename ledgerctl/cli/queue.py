@@ -54,19 +54,53 @@ Timeout = Annotated[
 ]
 
 
+Watch = Annotated[
+    str | None,
+    typer.Option(
+        "--watch",
+        help="Show it in place, anew each DURATION (2s), until Ctrl-C.",
+        metavar="[DURATION]",
+        show_default=False,
+    ),
+]
+
+
 @command(app, "stats")
-def stats(session: Session) -> Report:
+def stats(session: Session, watch: Watch = None) -> Report | None:
     """Count what is due, what waits, and what workers have in hand.
 
-    Shows also when the next job comes due, and what lies among the dead letters.
+    Shows also when the next job comes due, and how many dead letters there are. --watch shows it
+    in place, with what changed in the last minute, until Ctrl-C.
 
     Examples: ledgerctl queue stats
-              ledgerctl queue stats -o json
+              ledgerctl queue stats --watch 5s
     """
     from ledgerctl.operations.queue import stats as count
     from ledgerctl.render.views.queue import stats_report
 
+    if watch is not None:
+        watch_stats(session, parse_duration(watch))
+        return None
     return stats_report(count(session.stores.queues, now=redis_now(session)))
+
+
+def watch_stats(session: Session, every: timedelta) -> None:
+    """Show the counts in place until Ctrl-C."""
+    from ledgerctl.cli.watch import require_screen, watch
+    from ledgerctl.operations.queue import stats as count
+    from ledgerctl.render.views.queue import LastMinute
+
+    if every <= timedelta(0):
+        raise UsageError("--watch wants a duration above 0s")
+    require_screen(session)
+    last_minute = LastMinute()
+    queues = session.stores.queues
+
+    def page() -> list[str]:
+        now = queues.now(session.clock(), session.note)
+        return last_minute.page(count(queues, now=now), now)
+
+    watch(session, page, every_s=every.total_seconds())
 
 
 @command(app, "list")

@@ -1,9 +1,10 @@
 """The retry queue's lists and what was done to them, as reports."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from ledgerctl.domain.jobs import StepResult
 from ledgerctl.domain.payload import Payload, Unreadable
@@ -11,7 +12,7 @@ from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Tally, WorkerEntri
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
-from ledgerctl.render.text import duration_text
+from ledgerctl.render.text import age_text, duration_text
 
 STATS_COLUMNS = (
     Column("list"),
@@ -101,6 +102,45 @@ def stats_report(found: QueueStats) -> Report:
             "processing": {"depth": sum(found.workers.values()), "workers": dict(found.workers)},
         },
     )
+
+
+@dataclass(slots=True)
+class LastMinute:
+    """Keep the counts of the last minute, to show beside those of now."""
+
+    samples: deque[tuple[datetime, dict[str, int]]] = field(default_factory=deque)
+
+    def page(self, found: QueueStats, now: datetime) -> list[str]:
+        """Add these counts and lay out the page that shows them."""
+        retry = found.retry
+        counts = {
+            "due": retry.due,
+            "waiting": retry.waiting,
+            "dead": found.dead_letters,
+            "in hand": sum(found.workers.values()),
+            "unreadable": retry.unreadable,
+        }
+        self.samples.append((now, counts))
+        while len(self.samples) > 1 and now - self.samples[1][0] >= MINUTE:
+            self.samples.popleft()
+        since, before = self.samples[0]
+        span = f"last {min(now - since, MINUTE) // timedelta(seconds=1)} s"
+        due = retry.next_due_at
+        return [
+            f"{format_time(now)}  Ctrl-C ends",
+            "",
+            f"{'':<12}{'now':>12}{span:>14}",
+            *(
+                f"{name:<12}{count:>12,}{count - before[name]:>+14,}"
+                for name, count in counts.items()
+            ),
+            "",
+            f"next due {age_text(due, now)}" if due is not None else "nothing waits",
+            *(f"{count:>6} in hand of {worker}" for worker, count in found.workers.items()),
+        ]
+
+
+MINUTE: Final = timedelta(minutes=1)
 
 
 def entries_report(found: Sequence[Entry], total: int, *, now: datetime) -> Report:
