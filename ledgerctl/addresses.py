@@ -26,7 +26,7 @@ _PORT_MAX = 65535
 
 
 class BadValue(ValueError):
-    """Why a value cannot be used, and what to do; holds no part of the value."""
+    """Report why a value cannot be used, and what to do; holds no part of the value."""
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
@@ -35,7 +35,7 @@ class BadValue(ValueError):
 
 @dataclass(frozen=True, repr=False)
 class Address:
-    """An address in its parts, each as it was written (still percent-encoded)."""
+    """Hold an address in its parts, each as it was written (still percent-encoded)."""
 
     scheme: str
     user_info: str
@@ -45,18 +45,18 @@ class Address:
 
     @property
     def password(self) -> str:
-        """The part of the user information after its first colon."""
+        """Return the part of the user information after its first colon."""
         return self.user_info.partition(":")[2]
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
-        """The query's names and values, in order."""
+        """Return the query's names and values, in order."""
         parts = [part.partition("=") for part in re.split("[&;]", self.query) if part]
         return tuple((name, value) for name, _, value in parts)
 
 
 def split(uri: str) -> Address:
-    """The parts of any text that looks like a URI; nothing is checked."""
+    """Return the parts of any text that looks like a URI; nothing is checked."""
     scheme, _, rest = uri.partition("://")
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     user_info, _, hosts = authority.rpartition("@")
@@ -103,7 +103,7 @@ def check_redis(url: str) -> None:
 
 
 def redis_database(url: str) -> int:
-    """The number of the database that a checked Redis address names."""
+    """Return the number of the database that a checked Redis address names."""
     address = split(url)
     path = "" if address.scheme == "unix" else address.path[1:]
     return int(dict(address.options).get("db") or path or 0)
@@ -126,7 +126,7 @@ def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:
 
 
 def _hides_a_password(address: Address) -> bool:
-    """Whether an `@` stands where only an unescaped password can have put it."""
+    """Tell whether an `@` stands where only an unescaped password can have put it."""
     if "@" in address.user_info:
         return True
     if address.scheme == "unix" and (address.user_info or not address.hosts):
@@ -137,7 +137,7 @@ def _hides_a_password(address: Address) -> bool:
 
 
 def _decodes(text: str) -> bool:
-    """Whether the user information is what RFC 3986 lets it be: urllib, for one, quotes a part of
+    """Tell whether the user information is what RFC 3986 lets it be: urllib, for one, quotes a part of
     a password that holds a bracket or a character such as ℀ (which normalizes to `a/c`)."""
     if re.search(_STRAY_PERCENT, text) or not text.isascii() or "[" in text or "]" in text:
         return False

@@ -81,17 +81,17 @@ class Settings:
 
     @cached_property
     def zone(self) -> "ZoneInfo":
-        """The day zone, read from the time zone database when first asked for."""
+        """Return the day zone, read from the time zone database when first asked for."""
         return zone_named(self.timezone)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What no message may show."""
+        """Tell what no message may show."""
         return (self.mongo_uri, self.redis_url)
 
 
 class Given(NamedTuple):
-    """A value as it was given, and by what; `folder` is set when the value names a file to read."""
+    """Hold a value as it was given, and by what; `folder` is set when the value names a file to read."""
 
     value: Value
     origin: str
@@ -105,7 +105,7 @@ def load(
     config: str | None = None,
     output: str | None = None,
 ) -> Settings:
-    """Every setting from its strongest source: flag, environment, profile, file, default.
+    """Return every setting from its strongest source: flag, environment, profile, file, default.
 
     An empty variable counts as unset. Reads the configuration file and the files that it names;
     raises SettingsError, which holds no secret. Source: contract, section 1.
@@ -160,7 +160,7 @@ def _duration_text(duration: timedelta) -> str:
 def _read_file(
     location: Location,
 ) -> tuple[Mapping[str, Value], Mapping[str, Mapping[str, Value]]]:
-    """The file's top level and its profiles, checked whole: a slip in a profile that is not in
+    """Return the file's top level and its profiles, checked whole: a slip in a profile that is not in
     use today would otherwise wait for the night in which it is."""
     if not (location.named or location.exists):
         return {}, {}
@@ -298,7 +298,7 @@ def _named_file(given: Given, environment: Mapping[str, str]) -> Path:
 
 
 def _content(path: Path, setting: Setting) -> str:
-    """The file's text without the one line break at its end."""
+    """Return the file's text without the one line break at its end."""
     key = f"{setting.file_key}_file"
     hint = f"put the {setting.unit} alone into that file, or name another with {key}"
     text = read_text(path, f"the file that {key} names,", hint)
@@ -309,7 +309,7 @@ def _content(path: Path, setting: Setting) -> str:
 
 
 def _name_foreign(values: dict[str, Any], origins: dict[str, str]) -> None:
-    """The collections of a map are the ledger and the jobs of this run."""
+    """Take the collections of a map as the ledger and the jobs of this run."""
     for name in ("ledger", "jobs") if values["map"] else ():
         if fields := getattr(values["map"], name):
             values[f"collections.{name}"] = fields.collection
@@ -317,7 +317,7 @@ def _name_foreign(values: dict[str, Any], origins: dict[str, str]) -> None:
 
 
 def _check_distinct(prefix: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> None:
-    """Two lists or collections under one name would take each other's entries."""
+    """Refuse two lists or collections under one name: they would take each other's entries."""
     seen: dict[str, str] = {}
     for name, value in values.items():
         if not name.startswith(prefix):

@@ -29,7 +29,7 @@ _WORDS: Mapping[type, str] = {
 
 
 class Location(NamedTuple):
-    """The configuration file in use, or the one that would be."""
+    """Hold the configuration file in use, or the one that would be."""
 
     path: Path
     origin: str
@@ -38,7 +38,7 @@ class Location(NamedTuple):
 
 
 def locate(environment: Mapping[str, str], named: str | None) -> Location:
-    """The file that `--config` or LEDGERCTL_CONFIG names, else the first one at a default place,
+    """Return the file that `--config` or LEDGERCTL_CONFIG names, else the first one at a default place,
     else the first default place. Source: contract, section 1."""
     if named is not None:
         return _named(named, "flag --config")
@@ -59,7 +59,7 @@ def default_places(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def read_text(path: Path, what: str, hint: str) -> str:
-    """The file's text, a byte order mark dropped; SettingsError says what could not be read."""
+    """Return the file's text, a byte order mark dropped; SettingsError says what could not be read."""
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
@@ -74,7 +74,7 @@ def read_text(path: Path, what: str, hint: str) -> str:
 
 
 def read_table(path: Path) -> dict[str, object]:
-    """The file as nested tables; SettingsError names file and line, and quotes nothing of it."""
+    """Return the file as nested tables; SettingsError names file and line, and quotes nothing of it."""
     import tomllib  # 2 ms at start-up, for nothing where there is no file
 
     text = read_text(
@@ -94,7 +94,7 @@ def read_table(path: Path) -> dict[str, object]:
 
 
 def permission_problem(path: Path) -> str | None:
-    """Why others may learn or change what this file says, or None when it is private enough.
+    """Tell why others may learn or change what this file says, or None when it is private enough.
 
     A file that others can write is a problem whatever it holds; one that they can read is one
     when an address with credentials stands in it. None too for a file that cannot be looked at.
@@ -134,7 +134,7 @@ def write_new(path: Path, text: str) -> None:
 def flatten(
     table: Table, kinds: Mapping[str, type], path: Path, inside: str = "", prefix: str = ""
 ) -> dict[str, str | int | bool | list[str] | dict[str, object]]:
-    """The table's values by dotted name (`retry.base`), each of the type that `kinds` asks for.
+    """Return the table's values by dotted name (`retry.base`), each of the type that `kinds` asks for.
 
     `inside` is the table's own name, for messages. Raises SettingsError for a key that does not
     exist, with the nearest that does, and for a value of another type.
@@ -157,7 +157,7 @@ def flatten(
 
 
 def as_tables(value: object, name: str, path: Path) -> dict[str, dict[str, object]]:
-    """A table of tables; SettingsError names the first thing in it that is none."""
+    """Return a table of tables; SettingsError names the first thing in it that is none."""
     if not isinstance(value, dict):
         raise _wrong_type(name, value, dict, path)
     for key, table in value.items():
@@ -167,7 +167,7 @@ def as_tables(value: object, name: str, path: Path) -> dict[str, dict[str, objec
 
 
 def quoted(text: str) -> str:
-    """The text in quotes when it is plain and short; anything else might be a misplaced secret."""
+    """Return the text in quotes when it is plain and short; anything else might be a misplaced secret."""
     return f'"{text}"' if re.fullmatch(_PLAIN_NAME, text) else "(not shown)"
 
 
@@ -206,7 +206,7 @@ def _named(name: str, origin: str) -> Location:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether anything stands there: what cannot be looked at does, so that reading it says why
+    """Tell whether anything stands there: what cannot be looked at does, so that reading it says why
     (a file that would have said `read_only` must not vanish behind a missing right)."""
     try:
         path.lstat()

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 
 class ExitCode(IntEnum):
-    """What a script can tell from the exit status. Source: contract, section 1."""
+    """List what a script can tell from the exit status. Source: contract, section 1."""
 
     DONE = 0  # done, nothing to do, or already done
     BUG = 1  # a bug in ledgerctl
@@ -36,7 +36,7 @@ class LedgerctlError(Exception):
         self.hint = hint
 
     def document(self) -> dict[str, Any]:
-        """The error as machines read it; holds no secret."""
+        """Return the error as machines read it; holds no secret."""
         return {"code": self.code, "message": self.message, "hint": self.hint}
 
 
@@ -48,28 +48,28 @@ def exit_code_of(error: BaseException | None) -> int:
 
 
 class InvariantBroken(LedgerctlError):
-    """A rule that this program itself must keep does not hold: a bug, reported as one."""
+    """Report that a rule that this program itself must keep does not hold: a bug, reported as one."""
 
     code = "bug"
     exit_code = ExitCode.BUG
 
 
 class UsageError(LedgerctlError):
-    """The command's words do not make sense."""
+    """Report that the command's words do not make sense."""
 
     code = "usage"
     exit_code = ExitCode.USAGE
 
 
 class SettingsError(LedgerctlError):
-    """A setting, the configuration file or a profile is wrong or cannot be read."""
+    """Report that a setting, the configuration file or a profile is wrong or cannot be read."""
 
     code = "settings"
     exit_code = ExitCode.USAGE
 
 
 class ConsentMissing(LedgerctlError):
-    """The command must be confirmed and nobody could be asked."""
+    """Report that the command must be confirmed and nobody could be asked."""
 
     code = "consent_missing"
     exit_code = ExitCode.USAGE
@@ -83,21 +83,21 @@ class Declined(LedgerctlError):
 
 
 class Refused(LedgerctlError):
-    """A guard or a rule said no; nothing changed."""
+    """Report that a guard or a rule said no; nothing changed."""
 
     code = "refused"
     exit_code = ExitCode.REFUSED
 
 
 class ReadOnlyProfile(LedgerctlError):
-    """The profile refuses every changing command."""
+    """Report that the profile refuses every changing command."""
 
     code = "read_only_profile"
     exit_code = ExitCode.REFUSED
 
 
 class Mapped(LedgerctlError):
-    """Another team's ledger is only read."""
+    """Report that another team's ledger is only read."""
 
     code = "mapped"
     exit_code = ExitCode.REFUSED
@@ -111,98 +111,98 @@ class SelectionChanged(LedgerctlError):
 
 
 class AmbiguousId(LedgerctlError):
-    """A text matches ids of two types."""
+    """Report that a text matches ids of two types."""
 
     code = "ambiguous_id"
     exit_code = ExitCode.REFUSED
 
 
 class IndexMissing(LedgerctlError):
-    """A step is unsafe without its unique index."""
+    """Report that a step is unsafe without its unique index."""
 
     code = "index_missing"
     exit_code = ExitCode.REFUSED
 
 
 class WrongKeyType(LedgerctlError):
-    """A configured Redis list is of another type."""
+    """Report that a configured Redis list is of another type."""
 
     code = "wrong_key_type"
     exit_code = ExitCode.REFUSED
 
 
 class ReadOnlyReplica(LedgerctlError):
-    """The server is a replica that takes no writes."""
+    """Report that the server is a replica that takes no writes."""
 
     code = "read_only_replica"
     exit_code = ExitCode.REFUSED
 
 
 class CrossSlot(LedgerctlError):
-    """The configured lists of a Redis cluster share no slot."""
+    """Report that the configured lists of a Redis cluster share no slot."""
 
     code = "cross_slot"
     exit_code = ExitCode.REFUSED
 
 
 class RefusedByServer(LedgerctlError):
-    """The server's own rule (a validator, a view, a shard key) refuses the write; nothing changed."""
+    """Report that the server's own rule (a validator, a view, a shard key) refuses the write; nothing changed."""
 
     code = "refused_by_server"
     exit_code = ExitCode.REFUSED
 
 
 class NotFound(LedgerctlError):
-    """The named job, account, message, operation or dead letter does not exist."""
+    """Report that the named job, account, message, operation or dead letter does not exist."""
 
     code = "not_found"
     exit_code = ExitCode.NOT_FOUND
 
 
 class StoreUnavailable(LedgerctlError):
-    """A store cannot be reached; nothing was sent."""
+    """Report that a store cannot be reached; nothing was sent."""
 
     code = "store_unavailable"
     exit_code = ExitCode.UNAVAILABLE
 
 
 class StoreBusy(LedgerctlError):
-    """A store is busy or full and refused the write; nothing changed."""
+    """Report that a store is busy or full and refused the write; nothing changed."""
 
     code = "store_busy"
     exit_code = ExitCode.UNAVAILABLE
 
 
 class NotPermitted(LedgerctlError):
-    """The store's user lacks a right, or its password is wrong; nothing changed."""
+    """Report that the store's user lacks a right, or its password is wrong; nothing changed."""
 
     code = "not_permitted"
     exit_code = ExitCode.UNAVAILABLE
 
 
 class UnexpectedReply(LedgerctlError):
-    """A store gives a reply that the table does not know; it is quoted, and nothing changed."""
+    """Report that a store gives a reply that the table does not know; it is quoted, and nothing changed."""
 
     code = "unexpected_reply"
     exit_code = ExitCode.UNAVAILABLE
 
 
 class OutputFailed(LedgerctlError):
-    """The result could not be written out."""
+    """Report that the result could not be written out."""
 
     code = "output_failed"
     exit_code = ExitCode.UNAVAILABLE
 
 
 class OutOfDescriptors(LedgerctlError):
-    """This process may open no more files; nothing changed."""
+    """Report that this process may open no more files; nothing changed."""
 
     code = "out_of_descriptors"
     exit_code = ExitCode.UNAVAILABLE
 
 
 class OutcomeUnknown(LedgerctlError):
-    """A write was sent and its reply was lost; running the command again is safe."""
+    """Report that a write was sent and its reply was lost; running the command again is safe."""
 
     code = "outcome_unknown"
     exit_code = ExitCode.UNKNOWN
@@ -216,14 +216,14 @@ class PartlyDone(LedgerctlError):
 
 
 class LeaseHeld(LedgerctlError):
-    """Another run holds the lease."""
+    """Report that another run holds the lease."""
 
     code = "lease_held"
     exit_code = ExitCode.HELD
 
 
 class JobHeld(LedgerctlError):
-    """Another operation holds the job."""
+    """Report that another operation holds the job."""
 
     code = "job_held"
     exit_code = ExitCode.HELD

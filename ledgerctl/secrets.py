@@ -35,7 +35,7 @@ _CREDENTIALS = r"(:/{1,2})[^\s'\"]*@"
 
 
 class Secret:
-    """A text that no printed form shows; only `reveal` gives it away.
+    """Provide a text that no printed form shows; only `reveal` gives it away.
 
     repr, str, format and f-strings show a mask; pickling is refused and a copy is itself.
     """
@@ -46,7 +46,7 @@ class Secret:
         self.__text = text
 
     def reveal(self) -> str:
-        """The text itself, for the driver alone."""
+        """Return the text itself, for the driver alone."""
         return self.__text
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class Secret:
 
 
 def display(secret: Secret) -> str:
-    """The address with scheme, hosts, port and path; credentials and secret options are masked."""
+    """Return the address with scheme, hosts, port and path; credentials and secret options are masked."""
     address = split(secret.reveal())
     credentials = f"{MASK}@" if address.user_info else ""
     query = "&".join(_shown_option(name, value) for name, value in address.options)
@@ -84,7 +84,7 @@ def display(secret: Secret) -> str:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """The text without any of these addresses' secrets, however they are spelled in it.
+    """Return the text without any of these addresses' secrets, however they are spelled in it.
 
     Masked are the whole address, `user:password`, the password and the secret options, each
     written plain, percent-encoded in whole or in part (once or twice), or escaped as in a repr.
@@ -97,12 +97,12 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """The text with whatever stands before the `@` of a URI masked; for text of unknown origin."""
+    """Return the text with whatever stands before the `@` of a URI masked; for text of unknown origin."""
     return re.sub(_CREDENTIALS, rf"\1{MASK}@", text)
 
 
 def holds_credentials(text: str) -> bool:
-    """Whether an address with credentials, or with an option that is hidden, stands in the text."""
+    """Tell whether an address with credentials, or with an option that is hidden, stands in the text."""
     addresses = (split(found) for found in re.findall(r"[a-z+]+://[^\s'\"]+", text))
     return any(address.user_info or _secret_values(address) for address in addresses)
 
@@ -126,7 +126,7 @@ def _secret_values(address: Address) -> list[str]:
 
 
 def _hidden_texts(uri: str) -> list[str]:
-    """What must not be seen, longest first so that no mask leaves half of a longer one."""
+    """Tell what must not be seen, longest first so that no mask leaves half of a longer one."""
     address = split(uri)
     parts = [address.password, *_secret_values(address)]
     if address.user_info or any(parts):

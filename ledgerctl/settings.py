@@ -145,7 +145,7 @@ def _map(value: Value) -> object:
 
 
 class Setting(NamedTuple):
-    """One setting: its names on each way in, its default, its unit, and how a value is read."""
+    """Hold one setting: its names on each way in, its default, its unit, and how a value is read."""
 
     name: str
     help: str
@@ -169,12 +169,12 @@ class Setting(NamedTuple):
 
     @property
     def file_key(self) -> str:
-        """The setting's key in the configuration file."""
+        """Return the setting's key in the configuration file."""
         return self.key or self.name
 
     @property
     def kind(self) -> type:
-        """The type that the file must give it."""
+        """Return the type that the file must give it."""
         if isinstance(self.default, Mapping):
             return dict
         return str if self.default is None else type(self.default)
@@ -322,7 +322,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 
 def commented_file() -> str:
-    """A configuration file that changes nothing: every setting with its default, commented out."""
+    """Return a configuration file that changes nothing: every setting with its default, commented out."""
     outer = [setting for setting in SETTINGS if setting.in_file and "." not in setting.file_key]
     tables = dict.fromkeys(
         setting.file_key.partition(".")[0] for setting in SETTINGS if "." in setting.file_key

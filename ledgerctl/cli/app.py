@@ -24,7 +24,7 @@ from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError, UsageError
 
 
 class LazyNouns(MutableMapping[str, Any]):
-    """The nouns by name; the module of a noun is imported when its commands are asked for."""
+    """Provide the nouns by name; the module of a noun is imported when its commands are asked for."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def command_of(noun: typer.Typer, name: str) -> Any:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of a noun by name, each made from its function when it is asked for."""
+    """Provide the commands of a noun by name, each made from its function when it is asked for."""
 
     def __init__(self, registered: Sequence[Any]) -> None:
         self._registered = {one.name: one for one in registered}
@@ -83,7 +83,7 @@ class LazyCommands(Mapping[str, Any]):
 
 
 class Root(TyperGroup):
-    """The root group: knows every noun by name, and turns every error into its exit code."""
+    """Provide the root group: knows every noun by name, and turns every error into its exit code."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -171,7 +171,7 @@ def root(
 
 
 def as_typed(word: str) -> str:
-    """A word of the command line as text: what is typed is UTF-8, also under a plain C locale.
+    """Return a word of the command line as text: what is typed is UTF-8, also under a plain C locale.
 
     Raises UsageError for bytes that are none, since no store could hold them.
     """

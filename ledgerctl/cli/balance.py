@@ -95,7 +95,7 @@ def balances(
 
 
 class StoryFormat(StrEnum):
-    """How a story is told; json is the same as `-o json`."""
+    """Tell how a story is told; json is the same as `-o json`."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -154,7 +154,7 @@ def choose_format(session: Session, told: StoryFormat | None) -> None:
 
 
 def draws_charts(session: Session) -> bool:
-    """Whether a person at a terminal that has block characters reads the result."""
+    """Tell whether a person at a terminal that has block characters reads the result."""
     encoding = getattr(sys.stdout, "encoding", None) or ""
     is_unicode = encoding.lower().replace("-", "").startswith("utf")
     return session.format == "table" and is_unicode and is_terminal(sys.stdout)

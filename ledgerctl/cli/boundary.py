@@ -26,7 +26,7 @@ FLAG_LETTERS = frozenset("qvyh")  # short options without a value
 
 
 def bug(error: Exception, secrets: Sequence["Secret"] = ()) -> LedgerctlError:
-    """An exception that nobody expected as a bug: without secrets, without what caused it."""
+    """Return an exception that nobody expected as a bug: without secrets, without what caused it."""
     if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
         return OutOfDescriptors(
             "this process may open no more files", hint="raise the limit (`ulimit -n`), then again"
@@ -51,12 +51,12 @@ def report_error(error: LedgerctlError, *, as_json: bool) -> int:
 
 
 def document_of(error: LedgerctlError) -> str:
-    """The error as one line of JSON. Source: contract, section 1."""
+    """Return the error as one line of JSON. Source: contract, section 1."""
     return json.dumps({"error": {**error.document(), "exit_code": int(error.exit_code)}})
 
 
 def lines_of(error: LedgerctlError) -> list[str]:
-    """The error in at most three lines: what and why, what to do, its code."""
+    """Return the error in at most three lines: what and why, what to do, its code."""
     from ledgerctl.render.text import visible
 
     what = " ".join(error.message.split("\n"))
@@ -66,7 +66,7 @@ def lines_of(error: LedgerctlError) -> list[str]:
 
 
 def fitted(line: str) -> list[str]:
-    """The line, broken at words where a terminal would break inside one."""
+    """Return the line, broken at words where a terminal would break inside one."""
     import shutil
 
     from ledgerctl.render.text import folded_sentence
@@ -79,7 +79,7 @@ def fitted(line: str) -> list[str]:
 
 
 def trace_of(error: LedgerctlError) -> list[str]:
-    """Where a bug happened: files, lines and source, never values, never what caused it."""
+    """Tell where a bug happened: files, lines and source, never values, never what caused it."""
     import traceback
 
     if not isinstance(error, InvariantBroken):
@@ -106,7 +106,7 @@ def drop(stream: Any) -> None:
 
 
 def output_trouble(error: OSError) -> LedgerctlError | None:
-    """The error when an OSError means that stdout takes no more; None when it means something else."""
+    """Return the error when an OSError means that stdout takes no more; None when it means something else."""
     if error.errno not in OUTPUT_ERRORS:
         return None
     drop(sys.stdout)
@@ -133,7 +133,7 @@ def prepare_streams() -> None:
 
 
 def wants_json(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether an error of this command line is told as json: by flag, environment, profile or file.
+    """Tell whether an error of this command line is told as json: by flag, environment, profile or file.
 
     Judged before and apart from parsing, because what is wrong may be the command line. A
     configuration file that cannot be read has no say.
@@ -155,7 +155,7 @@ def wants_json(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def option_value(words: Sequence[str], name: str) -> str | None:
-    """The last value given for a long option (for --output its short form too); None without."""
+    """Return the last value given for a long option (for --output its short form too); None without."""
     value = None
     for at, word in enumerate(words):
         if word == "--":
@@ -171,7 +171,7 @@ def option_value(words: Sequence[str], name: str) -> str | None:
 
 
 def short_output(word: str) -> str | None:
-    """What follows `-o` in a word of short options: `json` in `-qojson`, "" in `-qo`; else None."""
+    """Tell what follows `-o` in a word of short options: `json` in `-qojson`, "" in `-qo`; else None."""
     if word.startswith("--") or not word.startswith("-"):
         return None
     flags, found, rest = word[1:].partition("o")

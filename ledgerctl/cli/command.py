@@ -18,7 +18,7 @@ from ledgerctl.render.report import Report
 
 
 class Effect(StrEnum):
-    """What a command may do, hence which options it takes and whether it asks first."""
+    """Tell what a command may do, hence which options it takes and whether it asks first."""
 
     READ = "read"  # changes nothing
     CHANGE = "change"  # changes one named thing; asks only on a protected profile
@@ -27,7 +27,7 @@ class Effect(StrEnum):
 
 
 class ColorChoice(StrEnum):
-    """When to colour."""
+    """Tell when to colour."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -92,7 +92,7 @@ def command(
 
 
 def _callback(path: str, effect: Effect, function: Callable[..., Report | None]) -> Any:
-    """The function as Typer calls it: its own words and the common ones, in one signature."""
+    """Return the function as Typer calls it: its own words and the common ones, in one signature."""
     shared = shared_options(effect)
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
@@ -134,12 +134,12 @@ def run_command(
 
 
 def shared_options(effect: Effect) -> dict[str, Any]:
-    """The options that every command of this effect takes, by parameter name."""
+    """Return the options that every command of this effect takes, by parameter name."""
     return {key: option for group in OPTIONS_BY_EFFECT[effect] for key, option in group.items()}
 
 
 class Registered(NamedTuple):
-    """What the program knows of one command besides its parameters."""
+    """Tell what the program knows of one command besides its parameters."""
 
     path: str
     effect: Effect
@@ -152,7 +152,7 @@ REGISTERED: dict[str, Registered] = {}
 
 
 def split_examples(text: str) -> tuple[str, tuple[str, ...]]:
-    """A help text without its examples, and the examples, one command line each."""
+    """Return a help text without its examples, and the examples, one command line each."""
     lines = text.split("\n")
     start = next((at for at, line in enumerate(lines) if EXAMPLES.match(line)), len(lines))
     examples = (EXAMPLES.sub("", line).strip() for line in lines[start:])
@@ -160,13 +160,13 @@ def split_examples(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def summary(path: str) -> str:
-    """The first sentence of a command's help, on one line."""
+    """Return the first sentence of a command's help, on one line."""
     first = " ".join(REGISTERED[path].help.split("\n\n")[0].split())
     return first.partition(". ")[0].partition(": ")[0].partition("; ")[0].removesuffix(".")
 
 
 class Group(TyperGroup):
-    """A noun whose help tells each command in a whole sentence."""
+    """Provide a noun whose help tells each command in a whole sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands without making any of them."""
@@ -180,7 +180,7 @@ VALUE_OF_BARE: dict[str, tuple[str, str]] = {"queue stats": ("--watch", "2s")}
 
 
 class Leaf(TyperCommand):
-    """A command whose help shows examples first and its own options apart from the common ones."""
+    """Provide a command whose help shows examples first and its own options apart from the common ones."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse the words, an option that may stand bare with its value put in."""
@@ -191,7 +191,7 @@ class Leaf(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """What it does, then its examples, each on a line of its own."""
+        """Write what it does, then its examples, each on a line of its own."""
         super().format_help_text(ctx, formatter)
         known = REGISTERED.get(ctx.command_path.partition(" ")[2])
         if known is None or not known.examples:
@@ -214,7 +214,7 @@ class Leaf(TyperCommand):
 
 
 def section_of(parameter: Any) -> str:
-    """The section of the help in which a parameter stands."""
+    """Return the section of the help in which a parameter stands."""
     if parameter.param_type_name == "argument":
         return "Arguments"
     if parameter.name in COMMON_OPTIONS or parameter.name == "help":
@@ -225,13 +225,13 @@ def section_of(parameter: Any) -> str:
 
 
 def command_path(app: typer.Typer, name: str) -> str:
-    """The command as the operator types it, without the program's name: `job refund`."""
+    """Return the command as the operator types it, without the program's name: `job refund`."""
     group = app.info.name if isinstance(app.info.name, str) else ""
     return name if name == group else f"{group} {name}".strip()
 
 
 def noun(name: str) -> typer.Typer:
-    """An empty group of commands, with plain help and no completion of Typer's own."""
+    """Return an empty group of commands, with plain help and no completion of Typer's own."""
     group = single(name)
     group.info.cls = Group
 
@@ -243,7 +243,7 @@ def noun(name: str) -> typer.Typer:
 
 
 def single(name: str) -> typer.Typer:
-    """A noun that is one command of the same name: `doctor`."""
+    """Return a noun that is one command of the same name: `doctor`."""
     return typer.Typer(
         name=name,
         no_args_is_help=True,

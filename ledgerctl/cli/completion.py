@@ -13,7 +13,7 @@ app = noun("completion")
 
 
 class Shell(StrEnum):
-    """The shells that are completed."""
+    """List the shells that are completed."""
 
     BASH = "bash"
     ZSH = "zsh"

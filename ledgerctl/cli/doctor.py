@@ -29,11 +29,11 @@ def doctor(session: Session) -> Report:
 
 
 class Clock:
-    """This machine's clock: goes on from the run's one reading of it."""
+    """Continue this machine's clock from the run's one reading of it."""
 
     def __init__(self, now: datetime, at: float) -> None:
         self._now, self._at = now, at
 
     def __call__(self) -> datetime:
-        """The time now, aware UTC."""
+        """Return the time now, aware UTC."""
         return self._now + timedelta(seconds=time.monotonic() - self._at)

@@ -310,7 +310,7 @@ def settle_all(session: Session, group: str | None) -> Report:
 
 
 def run_until(*, once: bool, until_empty: bool) -> "Until":
-    """When the run ends. Raises UsageError when both ends are asked for."""
+    """Tell when the run ends. Raises UsageError when both ends are asked for."""
     from ledgerctl.operations.consume import Until
 
     if once and until_empty:
@@ -321,7 +321,7 @@ def run_until(*, once: bool, until_empty: bool) -> "Until":
 
 
 def checked_topic(group: str, topic: str | None, exec_command: str | None) -> str | None:
-    """The topic to read. Raises UsageError where group, topic and command do not go together."""
+    """Return the topic to read. Raises UsageError where group, topic and command do not go together."""
     from ledgerctl.stores.outbox import TOPIC
 
     if not group:
@@ -343,7 +343,7 @@ def checked_topic(group: str, topic: str | None, exec_command: str | None) -> st
 
 
 def claim_term(text: str) -> timedelta:
-    """How long a claim stands. Raises UsageError for none at all."""
+    """Tell how long a claim stands. Raises UsageError for none at all."""
     term = parse_duration(text)
     if term < timedelta(seconds=1):
         raise UsageError("--claim-for is at least 1s")
@@ -353,7 +353,7 @@ def claim_term(text: str) -> timedelta:
 def work_of(
     session: Session, claims: "Claims", exec_command: str | None, timeout: timedelta | None
 ) -> "Work":
-    """What handles the group's messages."""
+    """Tell what handles the group's messages."""
     if exec_command is None:
         from ledgerctl.operations.usage_daily import UsageDaily
 
@@ -371,7 +371,7 @@ def work_of(
 
 
 def totals(counts: "Counts") -> dict[str, int]:
-    """The counts of a run by name."""
+    """Return the counts of a run by name."""
     return {
         "handled": counts.handled,
         "succeeded": counts.succeeded,

@@ -159,7 +159,7 @@ def correct(
 
 
 class ExportFormat(StrEnum):
-    """What an export is written as."""
+    """Tell what an export is written as."""
 
     JSONL = "jsonl"
     CSV = "csv"

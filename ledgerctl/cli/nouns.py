@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """One group of commands, or a single command at the root."""
+    """Hold one group of commands, or a single command at the root."""
 
     module: str
     text: str

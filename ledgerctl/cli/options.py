@@ -77,19 +77,19 @@ SHOWN = 100  # records of a listing
 def window(
     session: Session, since: str | None, until: str | None
 ) -> tuple[datetime | None, datetime | None]:
-    """The bounds of a time window: the first included, the second excluded."""
+    """Return the bounds of a time window: the first included, the second excluded."""
     if since is None and until is None:
         return None, None
     return time_range(since, until, now=session.now, zone=session.zone)
 
 
 def moment(session: Session, text: str | None) -> datetime | None:
-    """An `--at`: included; a date means its end."""
+    """Read an `--at`: included; a date means its end."""
     return None if text is None else at_bound(text, now=session.now, zone=session.zone)
 
 
 def required(text: str, *, name: str) -> str:
-    """A name that a change will write; an empty one is an unset variable, not a name."""
+    """Check a name that a change will write; an empty one is an unset variable, not a name."""
     if not text.strip():
         raise UsageError(f"{name} is empty", hint="is a variable of the shell unset?")
     return text
@@ -116,7 +116,7 @@ def named(ids: Sequence[str], file: str | None, column: str) -> dict[str, str]:
 
 
 def read_lines(file: str) -> list[str]:
-    """The lines of a file; `-` is standard input."""
+    """Return the lines of a file; `-` is standard input."""
     import sys
     from pathlib import Path
 
@@ -131,5 +131,5 @@ def read_lines(file: str) -> list[str]:
 
 
 def reason(error: Exception) -> str:
-    """Why a file could not be read, in a few words."""
+    """Tell why a file could not be read, in a few words."""
     return getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -126,7 +126,7 @@ def _report(
     foot: Sequence[str] = (),
     **changed: Sequence[str],
 ) -> Report:
-    """The servers, a row each; the document says besides where they live and what changed."""
+    """Return the servers, a row each; the document says besides where they live and what changed."""
     return Report(
         columns=COLUMNS,
         records=[_record(server) for server in servers],

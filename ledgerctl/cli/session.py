@@ -44,7 +44,7 @@ NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be p
 
 
 class Words(NamedTuple):
-    """What the operator typed of the common options; absent ones keep their defaults."""
+    """Tell what the operator typed of the common options; absent ones keep their defaults."""
 
     command: str
     effect: str
@@ -65,7 +65,7 @@ class Words(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Session:
-    """The frame of one command; closed at its end, whatever happened.
+    """Hold one command's run; close its stores at the end, whatever happened.
 
     Settings are read once, stores are opened at their first use, and the clock is read once
     (`now`, aware UTC, milliseconds).
@@ -104,7 +104,7 @@ class Session:
 
     @property
     def settings(self) -> "Settings":
-        """The settings of this run, read at their first use."""
+        """Return the settings of this run, read at their first use."""
         if self._settings is None:
             from ledgerctl.config import load
 
@@ -118,7 +118,7 @@ class Session:
 
     @property
     def stores(self) -> "Stores":
-        """Every store, each opened at its first use."""
+        """Return every store, each opened at its first use."""
         if self._stores is None:
             from ledgerctl.stores.connections import Stores
 
@@ -127,32 +127,32 @@ class Session:
 
     @property
     def zone(self) -> "ZoneInfo":
-        """The day zone: a setting, never the shell's TZ."""
+        """Return the day zone: a setting, never the shell's TZ."""
         return self.settings.zone
 
     @property
     def dry_run(self) -> bool:
-        """Whether to show and change nothing."""
+        """Tell whether to show and change nothing."""
         return self.words.dry_run
 
     @property
     def reason(self) -> str | None:
-        """Why the operator does it."""
+        """Tell why the operator does it."""
         return self.words.reason
 
     def clock(self) -> datetime:
-        """This machine's time now; for what waits on people, `now` is when the command began."""
+        """Return this machine's time now; for what waits on people, `now` is when the command began."""
         return milliseconds(datetime.now(UTC))
 
     # what people read besides the result
 
     @property
     def format(self) -> str:
-        """The output format: flag, environment, file, else table on a terminal and plain in a pipe."""
+        """Return the output format: flag, environment, file, else table on a terminal and plain in a pipe."""
         return self.words.output or self._format_by_settings() or default_format()
 
     def _format_by_settings(self) -> str | None:
-        """The format that the settings choose; none when they cannot be read.
+        """Return the format that the settings choose; none when they cannot be read.
 
         A command that needs settings says what is wrong with them; help, completion and the
         sandbox do not need them.
@@ -277,7 +277,7 @@ class Session:
             self._ask_yes(question)
 
     def place(self) -> str:
-        """Where and as whom this command acts, without any secret."""
+        """Tell where and as whom this command acts, without any secret."""
         settings = self.settings
         return f"profile {settings.profile}, database {settings.database}, operator {settings.operator}"
 
@@ -353,7 +353,7 @@ class Session:
 
     @contextmanager
     def operation(self) -> Iterator["Operation"]:
-        """One entry of the operator log around a change: written before it, completed after it."""
+        """Provide one entry of the operator log around a change: written before it, completed after it."""
         operation = self.begin()
         try:
             with self._told_truly(operation.counts):
@@ -419,7 +419,7 @@ class Session:
 
     @property
     def looks(self) -> bool:
-        """Whether this run changes nothing."""
+        """Tell whether this run changes nothing."""
         return self.words.effect == "read" or self.dry_run
 
     def _write_change(self, report: "Report") -> int:
@@ -488,7 +488,7 @@ class Session:
         return [f"the user may not read {name}: it counts as empty" for name in names]
 
     def _remarks(self, report: "Report") -> Sequence[str]:
-        """What the result says beside itself; with --quiet only where something is amiss."""
+        """Tell what the result says beside itself; with --quiet only where something is amiss."""
         from ledgerctl.render.report import settled
 
         if self.words.quiet:
@@ -500,19 +500,19 @@ class Session:
         return said
 
     def _clearing(self, records: "Iterable[Record]") -> "Iterable[Record]":
-        """The records; what is made while it is printed leaves no progress line behind."""
+        """Return the records; what is made while it is printed leaves no progress line behind."""
         if isinstance(records, Sequence):
             return records
         return self._made_quietly(records)
 
     def _made_quietly(self, records: "Iterable[Record]") -> "Iterator[Record]":
-        """A terminal that shows records as they come has no line left for progress."""
+        """Yield the records; a terminal that shows them as they come has no line left for progress."""
         self.shows_progress = self.format == "table" or not is_terminal(sys.stdout)
         yield from records
         self.progress_done()
 
     def _say_unprinted(self, report: "Report") -> int:
-        """The counts of a change whose result nobody could take: on stderr, in one line."""
+        """Print the counts of a change whose result could not be printed: on stderr, in one line."""
         from ledgerctl.render.report import settled
         from ledgerctl.render.text import visible
 
@@ -533,12 +533,12 @@ class Session:
             say([visible(note) for note in self.notes])
 
     def bug(self, error: Exception) -> LedgerctlError:
-        """An unexpected exception, reported without anything that the settings keep secret."""
+        """Return an unexpected exception, reported without anything that the settings keep secret."""
         return bug(error, () if self._settings is None else self._settings.secrets)
 
 
 class ClosedStream:
-    """A stream that was closed before the program began; every write is a broken pipe."""
+    """Provide a stream that was closed before the program began; every write is a broken pipe."""
 
     encoding = "utf-8"
 
@@ -555,17 +555,17 @@ class ClosedStream:
 
 
 def default_format() -> str:
-    """A table for people, plain for everything else."""
+    """Choose a table for people, plain for everything else."""
     return "table" if is_terminal(sys.stdout) else "plain"
 
 
 def milliseconds(moment: datetime) -> datetime:
-    """The moment cut to milliseconds, the resolution of the stores."""
+    """Return the moment cut to milliseconds, the resolution of the stores."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def is_terminal(stream: TextIO | ClosedStream | None) -> bool:
-    """Whether a person sits at this stream."""
+    """Tell whether a person sits at this stream."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed by the shell

@@ -10,7 +10,7 @@ EXIT_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERM
 
 
 class Stop:
-    """Whether somebody asked this run to stop.
+    """Tell whether somebody asked this run to stop.
 
     A signal ends the command where it stands. While it is held the first one is only noted, for
     the loop to see between two chunks; a second one ends it where it stands, which every step
@@ -25,12 +25,12 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether to stop before the next chunk, even if something swallowed what a signal raised."""
+        """Tell whether to stop before the next chunk, even if something swallowed what a signal raised."""
         return self.exit_code is not None
 
     @property
     def exit_code(self) -> ExitCode | None:
-        """The exit code of an interrupted run, whatever it made of the signal; None without one."""
+        """Return the exit code of an interrupted run, whatever it made of the signal; None without one."""
         if self.received is not None:
             return EXIT_CODES[signal.Signals(self.received)]
         return None if self.ended is None else self.ended.exit_code

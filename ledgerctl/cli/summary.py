@@ -173,7 +173,7 @@ def show(
 def window_of(
     session: Session, days: int | None, from_day: str | None, to_day: str | None
 ) -> "Window":
-    """The days asked for: the last N, or from one to another; `--from` alone runs to today.
+    """Return the days asked for: the last N, or from one to another; `--from` alone runs to today.
 
     `yesterday` and `today` go by the server's clock.
     """

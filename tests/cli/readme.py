@@ -17,6 +17,7 @@ VARYING: Final = (
     (re.compile(r"\d{1,2} \w+ \d{4}, [0-9:]{8} UTC"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "DAY"),
     (re.compile(r"\b\d+[smhd] ago"), "AGE"),
+    (re.compile(r"database '[^']*'"), "DATABASE"),
     (re.compile(r"(duration s\s+)[0-9.]+"), r"\1SECONDS"),
     (re.compile(r"─+"), "─"),
     (re.compile(r"[ ]+"), " "),
