@@ -48,6 +48,7 @@ class SessionServers:
         self.directory = Path(tempfile.mkdtemp(prefix="ledgerctl-tests-", dir=roomy_place()))
         self._started: list[tuple[Server, subprocess.Popen[bytes]]] = []
         self._again: dict[int, Callable[[], Server]] = {}  # by port
+        self._guards: list[subprocess.Popen[bytes]] = []
 
     def mongod(self, *parameters: str, replica_set: bool = True) -> Server:
         """A mongod with fail points; `parameters` are `name=value` for --setParameter."""
@@ -116,6 +117,8 @@ class SessionServers:
         """End all servers and remove their files."""
         for server, _ in list(self._started):
             self.stop(server)
+        for guard in self._guards:
+            self._dismiss(guard)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _remembered(self, start: Callable[[int | None], Server]) -> Server:
@@ -132,9 +135,16 @@ class SessionServers:
 
         return start(watch)
 
+    def guard(self, pid: int) -> None:
+        """Let a process that a test starts itself end with the session, killed or not."""
+        self._guards.append(self._watcher(pid))
+
     def _watch(self, server: Server) -> subprocess.Popen[bytes]:
+        return self._watcher(server.pid)
+
+    def _watcher(self, pid: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            ["/bin/sh", "-c", WATCH, "sh", str(self.directory), str(server.pid)],
+            ["/bin/sh", "-c", WATCH, "sh", str(self.directory), str(pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -122,7 +122,7 @@ class Session:
         if self._stores is None:
             from ledgerctl.stores.connections import Stores
 
-            self._stores = Stores(self.settings)
+            self._stores = Stores(self.settings, self.wait_notice)
         return self._stores
 
     @property
@@ -183,6 +183,14 @@ class Session:
                 self.progress_done()
                 sys.stderr.write(visible(text) + "\n")
                 sys.stderr.flush()
+
+    def wait_notice(self, text: str) -> None:
+        """Say at once on stderr, with json too, that the run waits for a store."""
+        from ledgerctl.render.text import visible
+
+        if not self.words.quiet:
+            self.progress_done()
+            say([visible(text)])
 
     def detail(self, text: str) -> None:
         """Say something only with --verbose."""

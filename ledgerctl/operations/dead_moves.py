@@ -132,7 +132,7 @@ class Move:
         return self.outcome.interrupted
 
     def _lost(self) -> bool:
-        return self.lease is not None and self.lease.lost.is_set()
+        return self.lease is not None and self.lease.is_lost()
 
     # archiving
 

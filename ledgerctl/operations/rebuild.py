@@ -137,11 +137,11 @@ def rebuild(
             stores,
             request,
             mark,
-            stopping=lambda: stopping() or lease.lost.is_set(),
+            stopping=lambda: stopping() or lease.is_lost(),
             progress=progress,
             begun=begun,
         )
-        if lease.lost.is_set():
+        if lease.is_lost():
             raise LeaseHeld(
                 f"the lease {LEASE!r} was lost midway: {len(rebuilt.days_left)} days are left",
                 hint="another run goes on; what this one wrote is right",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.ledger import Ledger
     from ledgerctl.stores.mongo import Mongo
     from ledgerctl.stores.operator_log import OperatorLog
+    from ledgerctl.stores.outages import Notice
     from ledgerctl.stores.outbox import Outbox
     from ledgerctl.stores.queue_server import QueueServer
     from ledgerctl.stores.queues import Queues
@@ -31,8 +32,10 @@ class Stores:
     This is also the way in for a library user: `with Stores(load(environment=os.environ)) as …`.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, notice: "Notice" = lambda _text: None) -> None:
+        """`notice` takes the lines that say that the run waits for a store."""
         self.settings = settings
+        self.notice = notice
 
     def __enter__(self) -> "Stores":
         return self
@@ -45,7 +48,7 @@ class Stores:
         """The MongoDB connection."""
         from ledgerctl.stores.mongo import Mongo
 
-        return Mongo(self.settings)
+        return Mongo(self.settings, self.notice)
 
     @cached_property
     def jobs(self) -> "Jobs":

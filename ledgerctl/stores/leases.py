@@ -2,6 +2,7 @@
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,14 +21,28 @@ from ledgerctl.errors import (
 from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo
 
+LATE_PAUSE_S = 0.05
+
 
 @dataclass(slots=True)
 class Lease:
-    """A lease in hand. `lost` is set when renewing failed for too long: stop at the next chunk."""
+    """A lease in hand; `lost` is set once another run holds it or renewing has been given up."""
 
     name: str
     owner: str
     lost: threading.Event = field(default_factory=threading.Event)
+    renewed_at: float = field(default_factory=time.monotonic)
+    term: timedelta = timedelta.max
+
+    def is_lost(self) -> bool:
+        """Return True when to stop before the next chunk; wait while a late renewal is under way."""
+        while not self.lost.is_set() and self.is_late():
+            self.lost.wait(LATE_PAUSE_S)
+        return self.lost.is_set()
+
+    def is_late(self) -> bool:
+        """Return True when the term has run out since the last renewal: another run may take it."""
+        return time.monotonic() - self.renewed_at > self.term.total_seconds()
 
 
 class Leases:
@@ -45,7 +60,7 @@ class Leases:
 
         An expired lease may be taken. Raises LeaseHeld, naming the owner, when another run has it.
         """
-        lease = Lease(name, f"{operator} {secrets.token_hex(6)}")
+        lease = Lease(name, f"{operator} {secrets.token_hex(6)}", term=term)
         self._take_first(lease, term)
         done = threading.Event()
         keeper = threading.Thread(
@@ -76,6 +91,7 @@ class Leases:
 
     def take(self, lease: Lease, term: timedelta) -> None:
         """Take or renew a lease in one atomic step. Raises LeaseHeld when another run has it."""
+        sent_at = time.monotonic()
         with self._mongo.writing(f"take the lease {lease.name}"):
             found = self._leases.find_one_and_update(
                 {"_id": lease.name},
@@ -90,6 +106,7 @@ class Leases:
                 f"another run holds the lease {lease.name!r}: {str(found['owner']).rsplit(' ', 1)[0]}",
                 hint=f"try again; it is free at {found['expires_at']:%H:%M:%S}Z if that run has died",
             )
+        lease.renewed_at = sent_at
 
     def release(self, lease: Lease) -> None:
         """Let a lease go, if it is still ours; what else the document holds stays."""
@@ -140,17 +157,15 @@ class Leases:
     def _keep(
         self, lease: Lease, term: timedelta, renew_every: timedelta, done: threading.Event
     ) -> None:
-        left = term
+        limit_s = max(term.total_seconds(), self._mongo.outage.limit_s)
         while not done.wait(renew_every.total_seconds()):
             try:
                 self.take(lease, term)
-                left = term
             except LeaseHeld:
                 lease.lost.set()
                 return
-            except LedgerctlError:  # the store is away: the lease may still be ours for a while
-                left -= renew_every
-                if left <= timedelta(0):
+            except LedgerctlError:  # the store is away: nobody else can take it there either
+                if time.monotonic() - lease.renewed_at > limit_s:
                     lease.lost.set()
                     return
 

@@ -24,6 +24,10 @@ from pymongo.monitoring import (
     CommandListener,
     CommandStartedEvent,
     CommandSucceededEvent,
+    TopologyClosedEvent,
+    TopologyDescriptionChangedEvent,
+    TopologyListener,
+    TopologyOpenedEvent,
 )
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
@@ -40,6 +44,7 @@ from ledgerctl.errors import (
 )
 from ledgerctl.secrets import display, redact
 from ledgerctl.stores.codec import Document, candidates
+from ledgerctl.stores.outages import FIRST_CONTACT_S, OUTAGE_S, Notice, Outage
 from ledgerctl.stores.replies import IN_THE_WAY, RIGHTS, UNKNOWN, mongo_answer
 
 WRITES = frozenset({"insert", "update", "delete", "findAndModify", "createIndexes", "aggregate"})
@@ -102,7 +107,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SELECTION_TIMEOUT_MS = 2_000
+SELECTION_TIMEOUT_MS = int(OUTAGE_S * 1000)
 CONNECT_TIMEOUT_MS = 1_500
 PATIENCE_S = 5.0  # with somebody else's transaction
 SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
@@ -110,6 +115,8 @@ SOCKET_TIMEOUT_MS = 120_000  # a long aggregation sends nothing before its end
 DUPLICATE_KEY = {11000}
 # Beside another team's ledger a right to find in that ledger is enough.
 UNREAD_IS_EMPTY = ("usage_daily", "operator_log", "dead_archive", "leases")
+CURSOR_GONE = {43, 175, 237, 239, 246}  # or its snapshot
+LOST_PAUSE_S = 0.1
 
 CODEC: CodecOptions[Document] = CodecOptions(
     tz_aware=True,
@@ -123,15 +130,37 @@ class Conflicted(Exception):
     """A transaction that is tried once met somebody else's; nothing of it was written."""
 
 
+class PrimaryWatch(TopologyListener):
+    """Tells an outage when MongoDB has no server that takes writes, and when it has one again."""
+
+    def __init__(self, outage: Outage) -> None:
+        self._outage = outage
+
+    def description_changed(self, event: TopologyDescriptionChangedEvent) -> None:
+        """Compare what the driver knew with what it knows now."""
+        if event.new_description.has_writable_server():
+            self._outage.end()
+        elif event.previous_description.has_writable_server():
+            self._outage.begin("no primary takes writes")
+
+    def opened(self, event: TopologyOpenedEvent) -> None:
+        """Say nothing: no server is known yet."""
+
+    def closed(self, event: TopologyClosedEvent) -> None:
+        """Say nothing: the run ends."""
+
+
 class Mongo:
-    """One MongoDB database: majority writes, primary majority reads, short server selection.
+    """One MongoDB database: majority writes, primary majority reads.
 
     Opening asks the server who it is: `transactions` says whether it has them, and its clock is
-    read once, so that `now()` is the server's time, not this machine's.
+    read once, so that `now()` is the server's time, not this machine's. First contact is given up
+    after 3 s; from then on the driver waits for a primary through an election.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, notice: Notice = lambda _text: None) -> None:
         self._settings = settings
+        self.outage = Outage("MongoDB", notice)
         names = settings.collections
         self.changes = Changes({names.operator_log, names.leases, names.dead_archive})
         self._lists: dict[str, bool] = {}  # by collection, whether an account may be a list
@@ -156,7 +185,7 @@ class Mongo:
                     connectTimeoutMS=CONNECT_TIMEOUT_MS,
                     socketTimeoutMS=SOCKET_TIMEOUT_MS,
                     appname="ledgerctl",
-                    event_listeners=[self.changes],
+                    event_listeners=[self.changes, PrimaryWatch(self.outage)],
                     tz_aware=True,
                 )
         except (mongo_errors.PyMongoError, ValueError, OSError, UserWarning) as error:
@@ -253,7 +282,8 @@ class Mongo:
         Inside a transaction the driver's error goes on: its loop knows what to try again.
         """
         try:
-            yield
+            with self._limited():
+                yield
         except mongo_errors.PyMongoError as error:
             if session is not None:
                 raise
@@ -268,7 +298,8 @@ class Mongo:
         driver's error goes on: its loop knows what to try again.
         """
         try:
-            yield
+            with self._limited():
+                yield
         except mongo_errors.PyMongoError as error:
             if session is not None:
                 raise
@@ -283,6 +314,30 @@ class Mongo:
             if session is not None:
                 raise
             raise self._unknown(error, action) from None
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Give up first contact, and a server that has been away for too long, within 3 s."""
+        if not self.outage.has_begun:
+            with pymongo.timeout(FIRST_CONTACT_S):
+                self.outage.has_begun = self.client.is_mongos is not None
+        if self.outage.is_over_limit:
+            with pymongo.timeout(FIRST_CONTACT_S):
+                yield
+        else:
+            yield
+
+    def repeated(self, act: Callable[[], T]) -> T:
+        """Run what may be repeated, again after a lost connection, cursor or primary, for 30 s."""
+        until: float | None = None
+        while True:
+            try:
+                return act()
+            except mongo_errors.PyMongoError as error:
+                until = until or time.monotonic() + self.outage.limit_s
+                if not is_lost(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(LOST_PAUSE_S)
 
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
         """Return our error for a driver's; `sent` says that the action may have been applied."""
@@ -344,23 +399,32 @@ class Mongo:
 
         Conflicts are tried again with a pause, for `patience_s` in all: a transaction that a
         killed client left open holds its documents for up to a minute, and nobody waits for that.
+        Time without a primary does not count there; that is waited for by the outage's limit.
         With `once` the first conflict ends it: Conflicted, and nothing is written.
         Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
         reply stays away; what `body` itself raises ends the transaction and goes on.
         """
-        deadline = time.monotonic() + patience_s
+        held_until = time.monotonic() + patience_s
+        lost_until: float | None = None
         pause_s = 0.002
         with self._session(action) as session:
             while True:
+                started = time.monotonic()
                 try:
-                    return self._attempt(session, body, deadline)
+                    return self._attempt(session, body)
                 except mongo_errors.PyMongoError as error:
                     if not error.has_error_label("TransientTransactionError"):
                         raise self.translated(error, action, sent=False) from None
-                    if once:
-                        raise Conflicted(action) from None
-                    if time.monotonic() >= deadline:
-                        raise self._held(error, action) from None
+                    if code_of(error) in IN_THE_WAY:
+                        if once:
+                            raise Conflicted(action) from None
+                        if time.monotonic() >= held_until:
+                            raise self._held(action) from None
+                    else:  # no primary: that time is nobody's conflict
+                        held_until += time.monotonic() - started
+                        lost_until = lost_until or started + self.outage.limit_s
+                        if time.monotonic() >= lost_until:
+                            raise self.translated(error, action, sent=False) from None
                 time.sleep(pause_s * (1 + secrets.randbelow(1000) / 1000))
                 pause_s = min(pause_s * 2, 0.1)
 
@@ -381,24 +445,23 @@ class Mongo:
         except BSONError as error:
             raise InvariantBroken(f"cannot {action}: {error}") from None
 
-    def _attempt(
-        self, session: ClientSession, body: Callable[[ClientSession], T], deadline: float
-    ) -> T:
+    def _attempt(self, session: ClientSession, body: Callable[[ClientSession], T]) -> T:
         with session.start_transaction(
             read_concern=ReadConcern("snapshot"), write_concern=WriteConcern(w="majority", j=True)
         ):
             value = body(session)
+            until: float | None = None
             while True:
                 try:
                     session.commit_transaction()
                 except mongo_errors.PyMongoError as error:
                     if error.has_error_label("TransientTransactionError"):
                         raise
-                    if not error.has_error_label("UnknownTransactionCommitResult"):
+                    until = until or time.monotonic() + self.outage.limit_s
+                    unknown = error.has_error_label("UnknownTransactionCommitResult")
+                    if not unknown or time.monotonic() >= until:
                         raise self.translated(error, "commit", sent=True) from None
-                    if time.monotonic() >= deadline:
-                        raise self._unknown(error, "commit") from None
-                    time.sleep(0.05)
+                    time.sleep(LOST_PAUSE_S)
                 else:
                     return value
 
@@ -411,9 +474,7 @@ class Mongo:
         finally:
             session.end_session()
 
-    def _held(self, error: Exception, action: str) -> LedgerctlError:
-        if code_of(error) not in IN_THE_WAY:
-            return self.translated(error, action, sent=False)
+    def _held(self, action: str) -> JobHeld:
         return JobHeld(
             f"cannot {action}: another operation holds it, perhaps one whose client was killed",
             hint="try again in a minute: the server lets go of it by itself",
@@ -431,6 +492,7 @@ class Mongo:
 
     def close(self) -> None:
         """Give the connections back."""
+        self.outage.limit_s = 0  # the driver tells of its own end as of a lost primary
         self.client.close()
 
 
@@ -439,6 +501,16 @@ def code_of(error: Exception) -> int | None:
     details = getattr(error, "details", None)
     found = getattr(error, "code", None) or (dict(details or {}).get("code"))
     return found if isinstance(found, int) else None
+
+
+def is_lost(error: Exception) -> bool:
+    """Return True when a connection, a cursor or the primary is gone and a new try may succeed."""
+    if isinstance(error, mongo_errors.ServerSelectionTimeoutError):
+        return False
+    if isinstance(error, mongo_errors.AutoReconnect | mongo_errors.CursorNotFound):
+        return True
+    code = code_of(error)
+    return code in CURSOR_GONE or mongo_answer(code).passes
 
 
 def is_duplicate(error: mongo_errors.BulkWriteError) -> bool:

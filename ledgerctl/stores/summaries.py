@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 
 from bson import Int64
@@ -141,7 +142,8 @@ class Summaries:
             as_summary(span.day, rule.timezone, rule.as_of),
             merge_into(self._documents.name),
         ]
-        self._ledger.aggregate(pipeline, session=session, allowDiskUse=True)
+        merge = partial(self._ledger.aggregate, pipeline, session=session, allowDiskUse=True)
+        self._mongo.repeated(merge)  # by its `as_of` a second one writes nothing anew
 
     def _overwrite_uuids(
         self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession
@@ -187,7 +189,9 @@ class Summaries:
         if rule.accounts is not None:
             query["account_id"]["$in"] = values_of(rule.accounts)
         with self._mongo.writing("clear the summaries of days without rows"):
-            changed = self._documents.update_many(query, {"$set": rule.zeros}, session=session)
+            changed = self._mongo.repeated(
+                lambda: self._documents.update_many(query, {"$set": rule.zeros}, session=session)
+            )
         return changed.modified_count
 
     def written_at(self, days: Document, as_of: datetime, session: ClientSession) -> Written:

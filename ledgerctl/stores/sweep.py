@@ -18,7 +18,7 @@ from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import SUCCEEDED
 from ledgerctl.stores.codec import DIGITS, Document, to_id
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
-from ledgerctl.stores.mongo import CODEC, Mongo
+from ledgerctl.stores.mongo import CODEC, Mongo, is_lost
 
 ROW_FIELDS = dict.fromkeys(
     ("job_id", "account_id", "type", "amount", "created_at", "recorded_at", "operation_id"), 1
@@ -33,8 +33,6 @@ OTHER_TYPES = (
     "minKey", "object", "array", "binData", "bool", "date", "timestamp", "regex", "dbPointer",
     "javascript", "symbol", "javascriptWithScope", "maxKey",
 )  # fmt: skip
-# Cursor or snapshot gone, or the server is changing its role: the place in the walk is not lost.
-LOST_CODES = {43, 91, 175, 189, 237, 239, 246, 11600, 11602, 10107, 13435, 13436}
 
 Key = Any  # text or a number: what one leg of the sweep is ordered by
 Group = tuple[Key, list[Document]]
@@ -236,13 +234,6 @@ class Sweep:
         self.lost_cursors += 1
         if session is self._session:
             self._open_session()
-
-
-def is_lost(error: Exception) -> bool:
-    """Whether only the cursor, its moment or the connection is gone, and one may go on."""
-    if isinstance(error, mongo_errors.AutoReconnect | mongo_errors.CursorNotFound):
-        return True
-    return getattr(error, "code", None) in LOST_CODES
 
 
 def first(group: Group) -> Key:

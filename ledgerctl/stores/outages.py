@@ -1,0 +1,45 @@
+"""Outages of a store: a run that has begun waits through one for a bounded time, and says so."""
+
+import threading
+import time
+from collections.abc import Callable
+
+FIRST_CONTACT_S = 2.5  # to be told within 3 s
+OUTAGE_S = 30.0  # an election, a failover or a moving slot
+
+Notice = Callable[[str], None]
+
+
+class Outage:
+    """One store, away or not; of several threads the first one says so."""
+
+    def __init__(self, store: str, notice: Notice) -> None:
+        self.has_begun = False  # the run is past its first contact with the store
+        self.limit_s = OUTAGE_S
+        self._store = store
+        self._notice = notice
+        self._lock = threading.Lock()
+        self._since: float | None = None
+
+    def begin(self, why: str) -> None:
+        """Start the clock of an outage, unless it runs already."""
+        with self._lock:
+            first = self._since is None
+            if first:
+                self._since = time.monotonic()
+        if first and self.has_begun and self.limit_s:
+            self._notice(f"{self._store}: {why}; waiting for up to {self.limit_s:.0f} s")
+
+    def end(self) -> None:
+        """Stop the clock: the store takes writes."""
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None and self.has_begun:
+            self._notice(f"{self._store}: back after {time.monotonic() - since:.1f} s; going on")
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Return True when this outage has lasted too long to be waited for any more."""
+        since = self._since
+        limit_s = self.limit_s if self.has_begun else FIRST_CONTACT_S
+        return since is not None and time.monotonic() - since >= limit_s
