@@ -15,6 +15,11 @@ REDIS_OPTIONS = frozenset({"client_name", "db", "password", "username"})
 REDIS_TLS_OPTIONS = frozenset(
     {"ca_certs", "ca_path", "cert_reqs", "certfile", "check_hostname", "keyfile", "password"}
 )
+SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
+SENTINEL_SCHEMES = frozenset({"redis+sentinel", "rediss+sentinel"})
+SENTINEL_PORT = 26379
+TLS_SCHEMES = frozenset({"rediss", "valkeys", "rediss+sentinel"})
+REDIS_SCHEMES = ("redis", "rediss", "unix", "valkey", "valkeys", *sorted(SENTINEL_SCHEMES))
 CERTIFICATE_CHECKS = frozenset({"none", "optional", "required"})
 
 _BLANK = r"[\s\x00-\x1f\x7f-\x9f]"
@@ -81,15 +86,18 @@ def check_mongo(uri: str) -> None:
 
 
 def check_redis(url: str) -> None:
-    """Raise BadValue unless this is a usable `redis://`, `rediss://` or `unix://` URL."""
-    address = _address(url, ("redis", "rediss", "unix"), "redis://HOST:PORT/0")
+    """Raise BadValue unless this is a usable address of Redis or Valkey, or of their Sentinel."""
+    address = _address(url, REDIS_SCHEMES, "redis://HOST:PORT/0")
+    known = set(REDIS_OPTIONS)
     if address.scheme == "unix":
         _check_socket(address)
+    elif address.scheme in SENTINEL_SCHEMES:
+        known |= SENTINEL_OPTIONS
+        _check_sentinel(address)
     else:
         _check_host(address.hosts, optional=True)
         _check_database(address.path[1:])
-    known = set(REDIS_OPTIONS)
-    if address.scheme == "rediss":
+    if address.scheme in TLS_SCHEMES:
         known |= {f"ssl_{name}" for name in REDIS_TLS_OPTIONS}
     for name, value in address.options:
         if name not in known:
@@ -106,7 +114,42 @@ def redis_database(url: str) -> int:
     """Return the number of the database that a checked Redis address names."""
     address = split(url)
     path = "" if address.scheme == "unix" else address.path[1:]
+    if address.scheme in SENTINEL_SCHEMES:
+        path = path.partition("/")[2]
     return int(dict(address.options).get("db") or path or 0)
+
+
+@dataclass(frozen=True, repr=False)
+class RedisPlace:
+    """A checked Redis address as the store opens it; `service` is empty without Sentinel."""
+
+    driver_url: str  # of the node, or of the first sentinel's host: scheme, user, options
+    service: str
+    sentinels: tuple[tuple[str, int], ...]
+    sentinel_login: dict[str, str]
+
+
+def redis_place(url: str) -> RedisPlace:
+    """Return a checked Redis address in the driver's own spelling, Sentinel's part beside it."""
+    address = split(url)
+    scheme = "rediss" if address.scheme in TLS_SCHEMES else "redis"
+    if address.scheme not in SENTINEL_SCHEMES:
+        kept = url.partition("://")[2]
+        return RedisPlace(f"{'unix' if address.scheme == 'unix' else scheme}://{kept}", "", (), {})
+    hosts = [match for host in address.hosts.split(",") if (match := re.fullmatch(_HOST, host))]
+    own = {name for name, _ in address.options} & SENTINEL_OPTIONS
+    query = "&".join(f"{name}={value}" for name, value in address.options if name not in own)
+    login = f"{address.user_info}@" if address.user_info else ""
+    return RedisPlace(
+        f"{scheme}://{login}{hosts[0][0]}/{redis_database(url)}?{query}",
+        unquote(address.path[1:].partition("/")[0]),
+        tuple((one[1].strip("[]"), int(one[2] or SENTINEL_PORT)) for one in hosts),
+        {
+            name.removeprefix("sentinel_"): unquote(value)
+            for name, value in address.options
+            if name in own
+        },
+    )
 
 
 def _address(uri: str, schemes: tuple[str, ...], example: str) -> Address:
@@ -169,6 +212,17 @@ def _check_socket(address: Address) -> None:
             "does not name a socket's absolute path",
             f"write unix:///PATH or unix://USER:PASSWORD@/PATH, and {ESCAPE_HINT}",
         )
+
+
+def _check_sentinel(address: Address) -> None:
+    for host in address.hosts.split(","):
+        _check_host(host, optional=False)
+    service, _, database = address.path[1:].partition("/")
+    if not service:
+        raise BadValue(
+            "names no Sentinel service", "write it as redis+sentinel://HOST:26379,HOST/SERVICE/0"
+        )
+    _check_database(database)
 
 
 def _check_database(text: str) -> None:

@@ -132,7 +132,7 @@ class Stores:
         """The Redis lists."""
         from ledgerctl.stores.queues import Queues
 
-        return Queues(self.settings)
+        return Queues(self.settings, self.notice)
 
     @cached_property
     def deployment(self) -> "Deployment":

@@ -457,10 +457,11 @@ class Mongo:
                 except mongo_errors.PyMongoError as error:
                     if error.has_error_label("TransientTransactionError"):
                         raise
-                    until = until or time.monotonic() + self.outage.limit_s
-                    unknown = error.has_error_label("UnknownTransactionCommitResult")
-                    if not unknown or time.monotonic() >= until:
+                    if not error.has_error_label("UnknownTransactionCommitResult"):
                         raise self.translated(error, "commit", sent=True) from None
+                    until = until or time.monotonic() + self.outage.limit_s
+                    if time.monotonic() >= until:
+                        raise self._unknown(error, "commit") from None
                     time.sleep(LOST_PAUSE_S)
                 else:
                     return value

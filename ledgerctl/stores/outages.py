@@ -21,6 +21,10 @@ class Outage:
         self._lock = threading.Lock()
         self._since: float | None = None
 
+    def say(self, text: str) -> None:
+        """Say something of the store at once, beside the result."""
+        self._notice(f"{self._store}: {text}")
+
     def begin(self, why: str) -> None:
         """Start the clock of an outage, unless it runs already."""
         with self._lock:
@@ -28,18 +32,18 @@ class Outage:
             if first:
                 self._since = time.monotonic()
         if first and self.has_begun and self.limit_s:
-            self._notice(f"{self._store}: {why}; waiting for up to {self.limit_s:.0f} s")
+            self.say(f"{why}; waiting for up to {self.limit_s:.0f} s")
 
     def end(self) -> None:
         """Stop the clock: the store takes writes."""
         with self._lock:
             since, self._since = self._since, None
-        if since is not None and self.has_begun:
-            self._notice(f"{self._store}: back after {time.monotonic() - since:.1f} s; going on")
+        if since is not None and self.has_begun and self.limit_s:
+            self.say(f"back after {time.monotonic() - since:.1f} s; going on")
 
     @property
     def is_over_limit(self) -> bool:
         """Return True when this outage has lasted too long to be waited for any more."""
         since = self._since
-        limit_s = self.limit_s if self.has_begun else FIRST_CONTACT_S
+        limit_s = self.limit_s if self.has_begun else min(self.limit_s, FIRST_CONTACT_S)
         return since is not None and time.monotonic() - since >= limit_s

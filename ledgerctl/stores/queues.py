@@ -7,11 +7,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
-from redis import Redis
 from redis import exceptions as redis_errors
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from ledgerctl.addresses import redis_place
 from ledgerctl.config import Settings
 from ledgerctl.errors import (
     LedgerctlError,
@@ -21,10 +19,10 @@ from ledgerctl.errors import (
     WrongKeyType,
 )
 from ledgerctl.secrets import display, redact
+from ledgerctl.stores.outages import Notice, Outage
+from ledgerctl.stores.redis_client import LOST, NotSent, PatientRedis
 from ledgerctl.stores.replies import UNKNOWN, redis_answer
 
-CONNECT_TIMEOUT_S = 2.0
-REPLY_TIMEOUT_S = 2.5  # a server that is silent for longer cannot be reached
 PAGE_ENTRIES_MAX = 1_000
 PAGE_BYTES = 400_000  # what a page aims at, by the size of the page before it
 FIRST_PAGE_ENTRIES = 10  # whose size nobody knows yet
@@ -33,25 +31,17 @@ OVERLAP = 2  # entries that two pages share, to see that the list has not moved 
 SCAN_COUNT = 1_000
 OWN_CLOCK_USED = "Redis may not be asked for its time: due times are judged by our own clock"
 
-# The last one: who answers there does not speak Redis, so nothing is known of Redis itself.
-LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse)
-
 
 class Queues:
-    """One Redis server's lists. Bytes in and out, no automatic resend, short timeouts."""
+    """The lists on Redis. Bytes in and out; nothing that may have been applied is sent again."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, notice: Notice = lambda _text: None) -> None:
         self._settings = settings
         self.keys = settings.keys
-        self.client: Redis = Redis.from_url(
-            settings.redis_url.reveal(),
-            decode_responses=False,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_timeout=REPLY_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-            retry_on_timeout=False,
-            health_check_interval=0,
-            protocol=2,
+        self.client: PatientRedis = PatientRedis(
+            redis_place(settings.redis_url.reveal()),
+            (self.keys.retry, self.keys.dead_letter, self.keys.processing),
+            Outage("Redis", notice),
         )
         self._clock_said = False
         self.changes = 0  # scripts that have moved, written or dropped an entry
@@ -80,7 +70,7 @@ class Queues:
         """Our error for a driver's; `sent` says whether the action was a write."""
         answer, words = redis_answer(error, redact(str(error), self._settings.secrets)[:300])
         if answer is UNKNOWN and isinstance(error, LOST):
-            return self._lost(words, action, sent=sent)
+            return self._lost(words, action, sent=sent and not isinstance(error, NotSent))
         return answer.error(f"cannot {action}: Redis says {words}", hint=answer.hint)
 
     def _lost(self, words: str, action: str, *, sent: bool) -> LedgerctlError:

@@ -48,6 +48,7 @@ def test_each_read_that_mongodb_refuses_has_the_exit_code_of_the_table(
     stores: Stores, client: Client
 ) -> None:
     found = {}
+    stores.mongo.outage.limit_s = 0
     for code in CODES:
         with failing(client, "find", errorCode=code):
             found[code] = failure(lambda: stores.jobs.find("job-1")).exit_code
@@ -61,6 +62,7 @@ def test_a_transaction_that_mongodb_refuses_is_held_only_by_another_transaction(
         stores.mongo.collection("jobs").update_one({"_id": 1}, {"$set": {"x": 1}}, session=session)
 
     found = {}
+    stores.mongo.outage.limit_s = 0
     for code in CODES:
         with failing(client, "update", errorCode=code):
             found[code] = failure(
@@ -106,6 +108,7 @@ def test_what_redis_refuses_has_the_exit_code_of_the_table_and_its_words(
     with answering(sent, to=frozenset({command})) as url:
         settings = load(environment=environment | {"LEDGERCTL_REDIS_URL": url})
         with Stores(settings) as stores:
+            stores.queues.client.outage.limit_s = 0
             error = failure(lambda: stores.queues.require_writable("trial", "a", "b"))
     assert int(error.exit_code) == REDIS_REPLIES[reply]
     assert sent.split()[-1] in error.message
