@@ -20,6 +20,7 @@ from ledgerctl.domain.dead import (
     scattered,
 )
 from ledgerctl.errors import ExitCode, LeaseHeld, LedgerctlError, OutcomeUnknown, StoreBusy
+from ledgerctl.operations.confirming import lost_letters, undone
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.leases import Lease
 
@@ -46,12 +47,14 @@ class Moved:
 
     taken: list[Pick] = field(default_factory=list)
     gone: list[Pick] = field(default_factory=list)  # another operator took them meanwhile
+    chunks: set[int] = field(default_factory=set)  # the numbers of the chunks that were taken
     not_tried: int = 0
     interrupted: bool = False
     trouble: LedgerctlError | None = None
 
-    def took(self, picks: Iterable[Pick]) -> None:
+    def took(self, chunk: int, picks: Iterable[Pick]) -> None:
         """Note letters that were taken, without what was written of them, which would fill memory."""
+        self.chunks.add(chunk)
         self.taken += [Pick(pick.order, pick.letter, None) for pick in picks]
 
     @property
@@ -94,8 +97,22 @@ class Move:
             if not self.outcome.taken:
                 raise
             self.outcome.trouble = error
+        self._confirm()
         self.outcome.not_tried = len(self.moving) - len(self.outcome.taken) - len(self.outcome.gone)
         return self.outcome
+
+    def _confirm(self) -> None:
+        """Count as not moved what a failover has undone."""
+        if not self.outcome.taken:
+            return
+        try:
+            lost = lost_letters(self.stores, self.operation_id, self.outcome.chunks)
+        except LedgerctlError as error:
+            self.outcome.trouble = self.outcome.trouble or error
+            return
+        if lost:
+            self.outcome.taken = [pick for pick in self.outcome.taken if pick.order not in lost]
+            self.outcome.trouble = self.outcome.trouble or undone(len(lost), "moved")
 
     def _take_all(self) -> None:
         key = self.stores.dead_letters.key
@@ -195,7 +212,7 @@ class Move:
             self._archive([(chunk, piece)])
             missing = self._try(chunk, piece)
         self._handled += len(piece.picks)
-        self.outcome.took(piece.picks)
+        self.outcome.took(chunk, piece.picks)
 
     def _try(self, chunk: int, piece: Piece) -> Sequence[int]:
         """Run the script of this piece; the numbers of the letters that are not there."""
@@ -286,6 +303,6 @@ class Move:
             ):
                 continue  # moved again: another round
             before += len(run)
-            self.outcome.took(run)
+            self.outcome.took(chunk, run)
             orders = {pick.order for pick in run}
             self._astray = [pick for pick in self._astray if pick.order not in orders]

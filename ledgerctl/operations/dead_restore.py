@@ -10,6 +10,7 @@ from ledgerctl.domain.dead import SCATTERED_LETTERS
 from ledgerctl.domain.dead_results import Archived, Restored
 from ledgerctl.domain.payload import sha256
 from ledgerctl.errors import LedgerctlError, NotFound, Refused
+from ledgerctl.operations.confirming import lost_restores, undone
 from ledgerctl.stores.connections import Stores
 
 COMMANDS = frozenset({"dead requeue", "dead release", "dead review"})
@@ -103,6 +104,7 @@ class Restore:
     chunks: Sequence[Chunk]
     stopping: Callable[[], bool]
     outcome: Restored = field(init=False)
+    _ours: dict[int, set[int]] = field(default_factory=dict)  # restored by this run, by chunk
 
     def __post_init__(self) -> None:
         self.outcome = Restored(self.operation_id)
@@ -117,10 +119,24 @@ class Restore:
             if not said.restored:
                 raise
             said.trouble = error
+        self._confirm()
         if said.trouble is not None or said.interrupted:
             away = sum(len(chunk.away) for chunk in self.chunks)
             said.not_tried = away - said.gone
         return said
+
+    def _confirm(self) -> None:
+        """Count as not restored what a failover has undone."""
+        if not self._ours:
+            return
+        try:
+            lost = lost_restores(self.stores, self.operation_id, self._ours)
+        except LedgerctlError as error:
+            self.outcome.trouble = self.outcome.trouble or error
+            return
+        if lost:
+            self.outcome.restored -= lost
+            self.outcome.trouble = self.outcome.trouble or undone(lost, "restored")
 
     def _restore_all(self) -> None:
         waiting = Waiting(self.stores, self.chunks)
@@ -181,6 +197,7 @@ class Restore:
     def _count(self, chunk: Chunk, numbers: set[int], *, ours: bool) -> None:
         chunk.back |= numbers
         if ours:
+            self._ours[chunk.number] = self._ours.get(chunk.number, set()) | numbers
             self.outcome.restored += len(numbers)
         else:
             self.outcome.already_back += len(numbers)

@@ -216,6 +216,11 @@ class Queues:
         with self.reading("check that the lists can be changed"):
             self.run_script("try_all", [own_key, *keys], [])
 
+    def settle(self) -> None:
+        """Return once no failover is under way and the server in use is the primary."""
+        with self.reading("learn which server is the primary"):
+            self.client.settle()
+
     def close(self) -> None:
         """Give the connection back."""
         self.client.close()

@@ -85,7 +85,7 @@ class Route:
 
     def failed(self) -> None:
         """Try another node next."""
-        self._candidates = [*self._candidates[1:], self._candidates[0]]
+        self._candidates = [*self._candidates[1:], *self._candidates[:1]]
 
     def greeted(self, facts: dict[str, str]) -> None:
         """Take what a server says of itself; lists that share no slot are refused here at once."""
