@@ -24,6 +24,7 @@ from ledgerctl.errors import LedgerctlError
 from ledgerctl.sandbox.launch import Server
 from ledgerctl.stores.connections import Stores
 from tests.servers import SessionServers, stop_on_sigterm
+from tests.sharding import ShardRules
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN_TIMEOUT_S = 120.0
@@ -86,6 +87,29 @@ def _must_start(start: Callable[[], Server]) -> Server:
         return start()
     except LedgerctlError as error:
         pytest.exit(f"the test servers did not start: {error.message} ({error.hint})", returncode=3)
+
+
+SHARD_RULES = ShardRules()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watched_client() -> Iterator[None]:
+    """Every client that the program opens in this process tells its commands to SHARD_RULES."""
+
+    def opened(*args: Any, event_listeners: list[Any], **options: Any) -> Client:
+        return MongoClient(*args, event_listeners=[*event_listeners, SHARD_RULES], **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ledgerctl.stores.mongo.MongoClient", opened)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _router_refuses_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test's writes are such as a sharded deployment refuses; wrong versions may write so."""
+    SHARD_RULES.refused.clear()
+    yield
+    assert SHARD_RULES.refused == [] or "wrong_version" in request.node.name
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,8 @@ from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 ONE_REPLY = 1_000  # rows a reply, more than a batch of messages: no second round trip
 DELAY_MAX = timedelta(days=36_500)  # a date of MongoDB holds it from any now on
-FENCED = ("status", "attempts", "claimed_until", "claimed_by")
+# Group and key, which never change, are what a sharded inbox finds the row by.
+FENCED = (GROUP, KEY, "status", "attempts", "claimed_until", "claimed_by")
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
 UNFINISHED: Document = {"$nin": [Status.SUCCEEDED.value, Status.DEAD.value]}
 UNMARKED: Document = {"status": Status.SUCCEEDED.value, "completed_at": NOT_A_DATE}

@@ -47,9 +47,12 @@ class Outbox:
         contract, section 2, outbox.
         """
         dated = {"created_at": self._mongo.now()}
-        # An insert that meets its own key would end the transaction around it.
+        # An insert that meets its own key would end the transaction around it. A sharded outbox
+        # wants its shard key in an upsert.
         puts = [
-            UpdateOne({"_id": one["_id"]}, {"$setOnInsert": one | dated}, upsert=True)
+            UpdateOne(
+                {"_id": one["_id"], KEY: one[KEY]}, {"$setOnInsert": one | dated}, upsert=True
+            )
             for one in map(message_of, rows)
         ]
         with self._mongo.writing("put the message of a ledger row", session):

@@ -308,3 +308,25 @@ class Cluster:
 
     def url(self, at: int = 0) -> str:
         return f"redis://{self.nodes[at].name}/0"
+
+    def masters(self) -> list[Machine]:
+        """The nodes that hold slots."""
+        return [one for one in self.nodes if one.redis.role()[0] == b"master"]
+
+    def migrate(self, slot: int, to: Machine, *, pause_s: float = 0.0) -> None:
+        """Move a slot key by key, as `redis-cli --cluster reshard` does."""
+        source = self.owner(slot)
+        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", self.identity(source))
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", self.identity(to))
+        while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
+            source.ask("MIGRATE", LOOPBACK, to.port, "", 0, 5000, "KEYS", *keys)
+            time.sleep(pause_s)
+        for one in (to, source, *self.masters()):
+            one.ask("CLUSTER", "SETSLOT", slot, "NODE", self.identity(to))
+
+    def migrate_at_once(self, slot: int, to: Machine) -> None:
+        """Move a slot as a whole, as Valkey 9 does by itself."""
+        self.owner(slot).ask(
+            "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self.identity(to)
+        )
+        settle(lambda: self.owner(slot) is to)
