@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     UNKNOWN = 7  # sent, but the outcome is unknown; running it again is safe
     PARTIAL = 8  # some done and some not; the report says which
     HELD = 9  # another run holds the lease or the job; try again
+    HUNG_UP = 129  # SIGHUP
     INTERRUPTED = 130  # Ctrl-C
     TERMINATED = 143  # SIGTERM
 
@@ -241,3 +242,10 @@ class Terminated(LedgerctlError):
 
     code = "terminated"
     exit_code = ExitCode.TERMINATED
+
+
+class HungUp(LedgerctlError):
+    """SIGHUP; the chunk in hand was finished."""
+
+    code = "hung_up"
+    exit_code = ExitCode.HUNG_UP

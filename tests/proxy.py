@@ -1,6 +1,6 @@
-"""A proxy in front of a server that loses, cuts or delays the reply to a chosen command.
+"""A proxy in front of a server that loses, cuts, delays or replaces the reply to a chosen command.
 
-The server always acts: only the news of it does not arrive. MongoDB's messages are told apart by
+The server always acts, unless the reply is replaced by an error. MongoDB's messages are told apart by
 their length header and the first key of their body, Redis's by the protocol's own arrays.
 """
 
@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit, urlunsplit
 
+from bson import encode
+
 HEADER = 16  # bytes of a MongoDB message header
 OP_MSG = 2013
 BODY_AT = HEADER + 4 + 1  # after flags and the section's kind
 REPLY_WAIT_S = 10.0
+ANY = "*"
+HELLO = {"", "hello", "ismaster", "isMaster", "endSessions", "CLIENT", "HELLO", "SELECT", "PING"}
+STRANGE = {"ok": 0.0, "code": 4242, "codeName": "Weather", "errmsg": "strange weather today"}
 
 
 class Fault(StrEnum):
@@ -25,11 +30,15 @@ class Fault(StrEnum):
     DROP = "drop"
     CUT = "cut"
     DELAY = "delay"
+    ANSWER = "answer"  # an error reply that no documentation names, instead of the server
 
 
 @dataclass
 class Plan:
-    """Which replies to spoil: those of `command`, from the `skip`-th on, `times` in all."""
+    """Which replies to spoil: those of `command`, from the `skip`-th on, `times` in all.
+
+    `ANY` is every command but those by which a client says hello.
+    """
 
     command: str
     fault: Fault = Fault.DROP
@@ -42,7 +51,8 @@ class Plan:
     def hits(self, command: str) -> bool:
         """Whether the reply to this command is to be spoiled now."""
         with self.lock:
-            if command != self.command or self.landed >= self.times:
+            named = command not in HELLO if self.command == ANY else command == self.command
+            if not named or self.landed >= self.times:
                 return False
             if self.skip:
                 self.skip -= 1
@@ -104,11 +114,23 @@ def serve(near: socket.socket, target: tuple[str, int], plan: Plan, read: Reader
                 if not plan.hits(command):
                     far.sendall(data)
                     continue
+                if plan.fault is Fault.ANSWER:
+                    near.sendall(strange_reply(data))
+                    continue
                 spoil(far, near, data, plan)
                 if plan.fault is not Fault.DELAY:
                     return
         except OSError:
             return
+
+
+def strange_reply(request: bytes) -> bytes:
+    """Answer a request with an error that nobody foresaw."""
+    if request.startswith(b"*"):
+        return b"-STRANGE weather today\r\n"
+    body = b"\0" * 4 + b"\0" + encode(STRANGE)
+    header = (HEADER + len(body)).to_bytes(4, "little") + b"\0" * 4 + request[4:8]
+    return header + OP_MSG.to_bytes(4, "little") + body
 
 
 SPOILING: dict[int, threading.Event] = {}

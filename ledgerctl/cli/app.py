@@ -17,6 +17,7 @@ from ledgerctl.cli.boundary import (
     prepare_streams,
     report_error,
     wants_json,
+    wants_quiet,
 )
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.usage import TYPER_TROUBLE, advised, usage_error
@@ -139,7 +140,7 @@ class Root(TyperGroup):
             found = usage_error(error, words)
         except Exception as error:  # noqa: BLE001  # the last boundary: a bug is reported as one
             found = bug(error)
-        return report_error(found, as_json=wants_json(words, os.environ))
+        return report_error(found, as_json=wants_json(words, os.environ), quiet=wants_quiet(words))
 
 
 BEGIN = (

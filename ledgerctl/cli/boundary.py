@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import (
     InvariantBroken,
+    LeaseHeld,
     LedgerctlError,
     OutOfDescriptors,
     OutputFailed,
@@ -41,11 +43,14 @@ def bug(error: Exception, secrets: Sequence["Secret"] = ()) -> LedgerctlError:
     return found.with_traceback(error.__traceback__)
 
 
-def report_error(error: LedgerctlError, *, as_json: bool) -> int:
+def report_error(error: LedgerctlError, *, as_json: bool, quiet: bool = False) -> int:
     """Print one error on stderr, as three short lines or as one document; return its exit code.
 
+    With `quiet` the exit code alone tells that another run is at work: cron need not mail it.
     Never raises: a stderr that is closed or full changes neither the outcome nor the code.
     """
+    if quiet and isinstance(error, LeaseHeld) and not as_json:
+        return int(error.exit_code)
     say([document_of(error)] if as_json else [*trace_of(error), *lines_of(error)])
     return int(error.exit_code)
 
@@ -152,6 +157,14 @@ def wants_json(words: Sequence[str], environment: Mapping[str, str]) -> bool:
         )
         return settings.output == "json"
     return False
+
+
+def wants_quiet(words: Sequence[str]) -> bool:
+    """Tell whether this command line has --quiet, alone or among other short options."""
+    named = words[: words.index("--")] if "--" in words else words
+    return any(
+        word == "--quiet" or (re.fullmatch("-[vyh]*q.*", word) is not None) for word in named
+    )
 
 
 def option_value(words: Sequence[str], name: str) -> str | None:

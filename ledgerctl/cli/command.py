@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
@@ -83,12 +84,22 @@ def command(
 
     def register(function: Callable[..., Report | None]) -> Callable[..., Report | None]:
         path = command_path(app, name)
-        text, examples = split_examples(inspect.cleandoc(function.__doc__ or ""))
+        text, examples = split_examples(inspect.cleandoc(docstring_of(function)))
         REGISTERED[path] = Registered(path, effect, function, text, examples)
         app.command(name, cls=Leaf, help=text)(_callback(path, effect, function))
         return function
 
     return register
+
+
+def docstring_of(function: Callable[..., Report | None]) -> str:
+    """Return a function's docstring, from its source where `python -OO` has left it out."""
+    if function.__doc__ or sys.flags.optimize < 2:  # noqa: PLR2004  # -OO
+        return function.__doc__ or ""
+    import ast
+
+    (tree,) = ast.parse(inspect.getsource(inspect.unwrap(function))).body
+    return (ast.get_docstring(tree) if isinstance(tree, ast.FunctionDef) else None) or ""
 
 
 def _callback(path: str, effect: Effect, function: Callable[..., Report | None]) -> Any:

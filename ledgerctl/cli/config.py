@@ -1,5 +1,7 @@
 """`ledgerctl config`: show every setting with its origin, write a first file, find the file."""
 
+from dataclasses import replace
+
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session, default_format
 from ledgerctl.domain.output_format import OutputFormat
@@ -52,7 +54,8 @@ def init(session: Session) -> Report:
 def path(session: Session) -> Report:
     """Print the path of the configuration file in use, or of the one that would be.
 
-    Works when that file is absent or broken.
+    Works when that file is absent or broken. In a pipe the path stands alone: `cat "$(ledgerctl
+    config path)"`.
 
     Example: ledgerctl config path
 
@@ -62,10 +65,13 @@ def path(session: Session) -> Report:
 
     _judge_output_without_file(session)
     location = locate(session.environment, session.words.config)
-    return record(
+    report = record(
         {"path": str(location.path), "exists": location.exists},
         columns=(Column("path", kind=Kind.ID), Column("exists", kind=Kind.FLAG)),
     )
+    if session.format != "plain" or session.words.fields:
+        return report
+    return replace(report, text=[str(location.path)])
 
 
 def _judge_output_without_file(session: Session) -> None:

@@ -1,5 +1,6 @@
 """The selectors that the dead-letter commands share, and the plans they can be read from."""
 
+import functools
 import inspect
 import json
 import re
@@ -89,9 +90,7 @@ def selecting(
         ]
         keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         positional = session.replace(kind=inspect.Parameter.POSITIONAL_ONLY)
-        command.__name__ = function.__name__
-        command.__doc__ = function.__doc__
-        command.__module__ = function.__module__
+        functools.update_wrapper(command, function)
         command.__signature__ = inspect.Signature([positional, *selectors, *keywords])  # type: ignore[attr-defined]  # how inspect is told
         return command
 

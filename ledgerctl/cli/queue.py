@@ -15,7 +15,7 @@ from ledgerctl.cli.session import Session
 from ledgerctl.domain.queue import ListName, Tally
 from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.times import parse_duration
-from ledgerctl.errors import Interrupted, Terminated, UsageError
+from ledgerctl.errors import HungUp, Interrupted, Terminated, UsageError
 from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
         try:
             with queue:
                 work(queue, handler, limits=limits, stopping=running.stopping, tell=tell)
-        except (Interrupted, Terminated):
+        except (Interrupted, Terminated, HungUp):
             session.say("ended by a second signal")
         finally:
             running.result.counts.update(tally.counts)

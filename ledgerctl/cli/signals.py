@@ -1,12 +1,16 @@
-"""Ctrl-C and SIGTERM: at once while reading or asking, between two chunks while changing."""
+"""Ctrl-C, SIGTERM and SIGHUP: at once while reading or asking, between two chunks while changing."""
 
 import signal
 from types import FrameType
 from typing import Any
 
-from ledgerctl.errors import ExitCode, Interrupted, LedgerctlError, Terminated
+from ledgerctl.errors import ExitCode, HungUp, Interrupted, LedgerctlError, Terminated
 
-EXIT_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+ENDS: dict[int, tuple[type[LedgerctlError], str]] = {
+    signal.SIGINT: (Interrupted, "interrupted"),
+    signal.SIGTERM: (Terminated, "stopped by SIGTERM"),
+    signal.SIGHUP: (HungUp, "stopped by SIGHUP: the terminal or the connection is gone"),
+}
 
 
 class Stop:
@@ -32,19 +36,24 @@ class Stop:
     def exit_code(self) -> ExitCode | None:
         """Return the exit code of an interrupted run, whatever it made of the signal; None without one."""
         if self.received is not None:
-            return EXIT_CODES[signal.Signals(self.received)]
+            return ENDS[self.received][0].exit_code
         return None if self.ended is None else self.ended.exit_code
 
     def install(self) -> None:
-        """Take over both signals; without effect outside the main thread."""
-        for number in EXIT_CODES:
+        """Take over these signals; without effect outside the main thread.
+
+        A SIGHUP that is ignored, as under nohup, stays ignored.
+        """
+        for number in ENDS:
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             try:
                 self._before[number] = signal.signal(number, self._handle)
             except ValueError:  # not the main thread: the caller owns the signals
                 return
 
     def uninstall(self) -> None:
-        """Give both signals back."""
+        """Give the signals back."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -62,9 +71,6 @@ class Stop:
         if self._held and not again:
             self.received = number
             return
-        self.ended = (
-            Terminated("stopped by SIGTERM")
-            if number == signal.SIGTERM
-            else Interrupted("interrupted")
-        )
+        kind, message = ENDS[number]
+        self.ended = kind(message)
         raise self.ended

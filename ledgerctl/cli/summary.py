@@ -1,6 +1,5 @@
 """`ledgerctl summary`: rebuild daily summaries, compare them with the ledger, show them."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +8,7 @@ import typer
 
 from ledgerctl.cli.change import Change, change
 from ledgerctl.cli.command import Effect, command, noun
+from ledgerctl.cli.files import regular_file, replace_file
 from ledgerctl.cli.options import Account, OfAccount
 from ledgerctl.cli.session import Session, is_terminal
 from ledgerctl.domain.days import check_day_order, parse_day
@@ -54,7 +54,7 @@ def rebuild(
         bool, typer.Option("--no-late", help="Leave out earlier days that got late rows.")
     ] = False,
     metrics_file: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--metrics-file",
             help="Write Prometheus text here, replaced atomically, once the rebuild is through.",
@@ -75,6 +75,7 @@ def rebuild(
     from ledgerctl.operations.rebuild import Request, preview
     from ledgerctl.render.views.summary import rebuilt
 
+    file = None if metrics_file is None else regular_file(metrics_file, "--metrics-file")
     request = Request(window_of(session, days, from_day, to_day), account, not no_late)
     report = change(
         session,
@@ -82,7 +83,7 @@ def rebuild(
             plan=lambda: request,
             question=lambda _request: "rebuild daily summaries",
             preview=lambda request: Result([preview(session.stores, request)]),
-            apply=lambda request, run: carry_out(session, request, metrics_file, run),
+            apply=lambda request, run: carry_out(session, request, file, run),
             view=lambda _request, result: rebuilt(result.items[0]),
         ),
     )
@@ -206,17 +207,3 @@ def write_metrics(session: Session, file: Path, done: "Rebuilt") -> None:
         raise PartlyDone(
             f"the rebuild is complete, but the metrics file {file} was not written: {why}"
         ) from None
-
-
-def replace_file(file: Path, text: str) -> None:
-    """Put a file in place whole: a reader sees the old text or the new, never half of one."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -14,6 +14,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (8, "some done and some not; the report says which"),
     (9, "another run holds the lease, or another operation holds the job; try again"),
     (130, "interrupted by Ctrl-C; the chunk in hand was finished"),
+    (129, "stopped by SIGHUP; the chunk in hand was finished"),
     (143, "stopped by SIGTERM; the chunk in hand was finished"),
 )
 

@@ -1,7 +1,8 @@
 """Every store of a run, each opened at its first use: who needs no MongoDB loads no driver of it."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerctl.config import Settings
 
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
     from ledgerctl.stores.summaries import Summaries
 
 
+T = TypeVar("T")
+
+
+class opened_once(cached_property[T]):  # noqa: N801  # a decorator, as cached_property is
+    """Open a store at its first use, once however many threads ask: Python 3.12 took the lock away."""
+
+    def __get__(self, stores: Any, owner: Any = None) -> T:  # type: ignore[override]  # never on the class
+        """Return the store, opened under the lock of all stores."""
+        with stores.opening:
+            store: T = super().__get__(stores, owner)
+        return store
+
+
 class Stores:
     """Every store of one run, each opened at its first use.
 
@@ -36,6 +50,7 @@ class Stores:
         """`notice` takes the lines that say that the run waits for a store."""
         self.settings = settings
         self.notice = notice
+        self.opening = RLock()
 
     def __enter__(self) -> "Stores":
         return self
@@ -43,119 +58,119 @@ class Stores:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @cached_property
+    @opened_once
     def mongo(self) -> "Mongo":
         """The MongoDB connection."""
         from ledgerctl.stores.mongo import Mongo
 
         return Mongo(self.settings, self.notice)
 
-    @cached_property
+    @opened_once
     def jobs(self) -> "Jobs":
         """The job documents."""
         from ledgerctl.stores.jobs import Jobs
 
         return Jobs(self.mongo)
 
-    @cached_property
+    @opened_once
     def ledger(self) -> "Ledger":
         """The ledger rows."""
         from ledgerctl.stores.ledger import Ledger
 
         return Ledger(self.mongo, self.outbox)
 
-    @cached_property
+    @opened_once
     def account_rows(self) -> "AccountRows":
         """The ledger's rows by account."""
         from ledgerctl.stores.account_rows import AccountRows
 
         return AccountRows(self.mongo)
 
-    @cached_property
+    @opened_once
     def outbox(self) -> "Outbox":
         """The messages that tell of appended rows."""
         from ledgerctl.stores.outbox import Outbox
 
         return Outbox(self.mongo)
 
-    @cached_property
+    @opened_once
     def operator_log(self) -> "OperatorLog":
         """What operators did."""
         from ledgerctl.stores.operator_log import OperatorLog
 
         return OperatorLog(self.mongo)
 
-    @cached_property
+    @opened_once
     def indexes(self) -> "Indexes":
         """The indexes that the guarantees stand on."""
         from ledgerctl.stores.indexes import Indexes
 
         return Indexes(self.mongo)
 
-    @cached_property
+    @opened_once
     def leases(self) -> "Leases":
         """The leases that keep two runs apart."""
         from ledgerctl.stores.leases import Leases
 
         return Leases(self.mongo)
 
-    @cached_property
+    @opened_once
     def summaries(self) -> "Summaries":
         """The daily usage summaries."""
         from ledgerctl.stores.summaries import Summaries
 
         return Summaries(self.mongo)
 
-    @cached_property
+    @opened_once
     def daily_rows(self) -> "DailyRows":
         """What a rebuild must know of the ledger."""
         from ledgerctl.stores.daily_rows import DailyRows
 
         return DailyRows(self.mongo)
 
-    @cached_property
+    @opened_once
     def inbox(self) -> "Inbox":
         """The claims of messages."""
         from ledgerctl.stores.inbox import Inbox
 
         return Inbox(self.mongo)
 
-    @cached_property
+    @opened_once
     def archive(self) -> "Archive":
         """The dead letters that operations took."""
         from ledgerctl.stores.archive import Archive
 
         return Archive(self.mongo)
 
-    @cached_property
+    @opened_once
     def queues(self) -> "Queues":
         """The Redis lists."""
         from ledgerctl.stores.queues import Queues
 
         return Queues(self.settings, self.notice)
 
-    @cached_property
+    @opened_once
     def deployment(self) -> "Deployment":
         """The MongoDB deployment itself."""
         from ledgerctl.stores.deployment import Deployment
 
         return Deployment(self.mongo)
 
-    @cached_property
+    @opened_once
     def queue_server(self) -> "QueueServer":
         """The Redis server itself."""
         from ledgerctl.stores.queue_server import QueueServer
 
         return QueueServer(self.queues)
 
-    @cached_property
+    @opened_once
     def retry_lists(self) -> "RetryLists":
         """The moves between retry, processing and the dead letters."""
         from ledgerctl.stores.retry_queue import RetryLists
 
         return RetryLists(self.queues)
 
-    @cached_property
+    @opened_once
     def dead_letters(self) -> "DeadLetters":
         """The dead letters on Redis."""
         from ledgerctl.stores.dead_letters import DeadLetters

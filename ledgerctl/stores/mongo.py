@@ -256,8 +256,8 @@ class Mongo:
             query = {"find": name, "filter": {path: ""}}
             with self.reading(f"look at the index of {name}"):
                 plan = self.database.command("explain", query, verbosity="queryPlanner")
-            scans = list(scans_of(plan["queryPlanner"].get("winningPlan", {})))
-            self._lists[collection] = any(
+            scans = list(scans_of(plan))
+            self._lists[collection] = not scans or any(
                 one.get("multiKeyPaths", {path: True}).get(path) for one in scans
             )
         return self._lists[collection]

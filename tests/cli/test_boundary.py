@@ -12,7 +12,7 @@ import pytest
 from ledgerctl.cli.boundary import bug, option_value, wants_json
 from ledgerctl.cli.command import run_command
 from ledgerctl.cli.session import Session, Words
-from ledgerctl.errors import Interrupted, InvariantBroken, LedgerctlError, Terminated
+from ledgerctl.errors import HungUp, Interrupted, InvariantBroken, LedgerctlError, Terminated
 from ledgerctl.secrets import Secret
 from tests.conftest import Run, Runner
 from tests.servers import wait_until
@@ -237,7 +237,11 @@ def catches_sigterm(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+        (signal.SIGHUP, 129, "hung_up"),
+    ],
 )
 @pytest.mark.parametrize("form", ["json", "table"])
 def test_a_signal_ends_a_reader_with_its_own_code(
@@ -272,7 +276,8 @@ def test_ctrl_c_while_the_program_still_loads_is_quiet(bare_environment: dict[st
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(signal.SIGINT, Interrupted), (signal.SIGTERM, Terminated)]
+    ("number", "expected"),
+    [(signal.SIGINT, Interrupted), (signal.SIGTERM, Terminated), (signal.SIGHUP, HungUp)],
 )
 def test_a_signal_is_a_signal_whatever_a_driver_makes_of_it(
     number: signal.Signals, expected: type[LedgerctlError]

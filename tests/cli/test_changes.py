@@ -77,7 +77,9 @@ def test_an_unset_variable_names_nothing_that_could_be_written(
     assert client[database].list_collection_names() == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_an_interrupted_change_says_how_far_it_came_and_the_command_that_goes_on(
     environment: dict[str, str], client: Client, database: str, number: int, code: int
 ) -> None:

@@ -184,7 +184,7 @@ def test_a_metrics_file_that_cannot_be_written_does_not_look_like_a_failed_rebui
 def test_a_full_disk_leaves_the_old_metrics_file(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledgerctl.cli.summary import replace_file
+    from ledgerctl.cli.files import replace_file
 
     file = tmp_path / "x.prom"
     file.write_text("old")
