@@ -8,8 +8,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--from=- --to=-' ;;
     'balance list') options='--at --below --limit' plain='-'
       values='--at=- --below=- --limit=-' ;;
-    'balance explain') options='--job --from --to --format' plain='@account'
-      values='--job=@job --from=- --to=- --format=text,markdown,html,json' ;;
+    'balance explain') options='--job --from --to --format --for' plain='@account'
+      values='--job=@job --from=- --to=- --format=text,markdown,html,json --for=support,customer' ;;
     'balance grant') options='--key --dry-run --reason --yes --confirm' plain='@account'
       values='--key=- --reason=- --confirm=-' ;;
     'job show') options='' plain='@job'

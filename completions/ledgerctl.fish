@@ -123,6 +123,7 @@ complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l job -x -a '(__led
 complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l from -x -d 'From this time or date on'
 complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l to -x -d 'Before this time; a date is included whole'
 complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l format -x -a 'text markdown html json' -d 'How it is told; json is -o json'
+complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l for -x -a 'support customer' -d 'Who reads it; a customer sees nothing internal'
 complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l profile -x -d 'Profile of the configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l config -r -F -d 'Configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'balance explain'" -l output -s o -x -a 'table plain json jsonl csv' -d 'table, plain, json, jsonl, csv; table on a terminal and plain in a pipe'

@@ -58,6 +58,15 @@ class CollectionNames:
 
 
 @dataclass(frozen=True)
+class StatementNames:
+    """Name the sender, the contact and the unit on a customer's statement."""
+
+    unit: str
+    company: str | None = None
+    contact: str | None = None
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything a run was told; `origins` says by what, for each name of `SETTINGS`."""
 
@@ -75,6 +84,7 @@ class Settings:
     keys: KeyNames
     collections: CollectionNames
     map: "ForeignLedger | None"
+    statement: StatementNames
     sources: tuple[Path, ...]
     """Every file that a value was read from: the configuration file and the files it names."""
     origins: Mapping[str, str]
@@ -265,6 +275,7 @@ def _built(
         retry=RetryPolicy(retry["base"], retry["max"], retry["max_attempts"]),
         keys=KeyNames(**_group("keys.", values)),
         collections=CollectionNames(**_group("collections.", values)),
+        statement=StatementNames(**_group("statement.", values)),
         sources=sources,
         origins=MappingProxyType(dict(origins)),
     )

@@ -305,6 +305,25 @@ SETTINGS: tuple[Setting, ...] = (
         unit="keys",
         default_text="none",
     ),
+    Setting(
+        "statement.company",
+        "Whose name heads a customer's statement.",
+        None,
+        _text,
+        unit="name",
+        default_text="none",
+        example="Acme Render",
+    ),
+    Setting(
+        "statement.contact",
+        "Whom a customer may ask about a statement.",
+        None,
+        _text,
+        unit="text",
+        default_text="none",
+        example="billing@acme.example",
+    ),
+    Setting("statement.unit", "What a statement's amounts are in.", "credits", _text, unit="word"),
     *(
         Setting(f"collections.{name}", purpose, name, _collection, unit="name")
         for name, purpose in (

@@ -1,8 +1,9 @@
 """`ledgerctl balance`: show, replay and explain balances; grant credits."""
 
 import sys
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,10 +12,14 @@ from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import Account, At, From, Limit, To, moment, required, window
 from ledgerctl.cli.session import Session, is_terminal, terminal_width
 from ledgerctl.domain.amounts import parse_whole
+from ledgerctl.domain.days import day_named
 from ledgerctl.domain.jobs import StepResult
 from ledgerctl.domain.results import Result, Run
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
+
+if TYPE_CHECKING:
+    from ledgerctl.domain.explain import Asked
 
 app = noun("balance")
 
@@ -53,7 +58,7 @@ def show(
         from ledgerctl.render.chart import blocks
 
         over_time = points(session.stores, account, zone=session.zone)
-        chart = blocks(over_time, width=chart_width())
+        chart = blocks(over_time, width=chart_width(), zone=session.zone)
     return balance(found, chart=chart)
 
 
@@ -94,8 +99,15 @@ def balances(
     return views.balances(found, limit)
 
 
+class Audience(StrEnum):
+    """Name who reads an explanation."""
+
+    SUPPORT = "support"
+    CUSTOMER = "customer"
+
+
 class StoryFormat(StrEnum):
-    """Tell how a story is told; json is the same as `-o json`."""
+    """List the formats of a story; json is the same as `-o json`."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -117,37 +129,60 @@ def explain(
         StoryFormat | None,
         typer.Option("--format", help="How it is told; json is -o json.", show_default="text"),
     ] = None,
+    audience: Annotated[
+        Audience,
+        typer.Option("--for", help="Who reads it; a customer sees nothing internal."),
+    ] = Audience.SUPPORT,
 ) -> Report:
     """Explain a balance job by job: what was charged, came back or was taken again, and why.
 
-    The figures add up to the balance. What is odd is called out with the command that heals it. A
-    long story is told by day or month, with the odd jobs singled out.
+    The figures add up to the balance; what is odd is named with the command that heals it, and by
+    how much the account is off. `--for customer` makes a statement to send: figures by day and job.
 
     Examples: ledgerctl balance explain acct-7
               ledgerctl balance explain acct-7 --job job-42 --format markdown
-              ledgerctl balance explain acct-7 --from 2026-03-01 --format html > acct-7.html
+              ledgerctl balance explain acct-7 --from 2026-03-01 --for customer --format html
     """
     from ledgerctl.operations import explain as stories
-    from ledgerctl.render.views.explain import explain as view
+    from ledgerctl.render.statement import Statement
+    from ledgerctl.render.views import explain as views
 
-    choose_format(session, told)
-    lower, upper = window(session, since, until)
-    bounds: dict[str, Any] = {"zone": session.zone, "since": lower, "before": upper}
+    is_sent = audience is Audience.CUSTOMER
+    choose_format(session, told, is_sent=is_sent)
+    bounds: dict[str, Any] = {"zone": session.zone, "asked": asked(session, since, until)}
     if job is not None:
         story = stories.explain_job(session.stores, account, job, **bounds)
     else:
-        story = stories.explain(session.stores, account, **bounds, progress=session.progress)
+        read = stories.statement if is_sent else stories.explain
+        story = read(session.stores, account, **bounds, progress=session.progress)
     words = StoryFormat.TEXT if told in {None, StoryFormat.JSON} else str(told)
-    return view(story, format=words, chart=chart_width() if draws_charts(session) else 0)
+    if is_sent:
+        return views.statement(Statement(story, **asdict(session.settings.statement)), format=words)
+    return views.explain(story, format=words, chart=chart_width() if draws_charts(session) else 0)
 
 
-def choose_format(session: Session, told: StoryFormat | None) -> None:
-    """Make `--format json` the same as `-o json`, and refuse two formats at once."""
-    if told is StoryFormat.JSON:
+def asked(session: Session, since: str | None, until: str | None) -> "Asked":
+    """Read the range, and keep the days where it was given in days."""
+    from ledgerctl.domain.explain import Asked
+
+    lower, upper = window(session, since, until)
+    days = (one and day_named(one, session.now, session.zone) for one in (since, until))
+    return Asked(lower, upper, *days)
+
+
+def choose_format(session: Session, told: StoryFormat | None, *, is_sent: bool) -> None:
+    """Make `--format json` the same as `-o json`; refuse two formats at once, and records to a customer."""
+    if is_sent:
+        if told is StoryFormat.JSON or session.words.output in {"json", "jsonl", "csv"}:
+            raise UsageError(
+                "--for customer is text, markdown or html", hint="leave out -o, or --for customer"
+            )
+        session.words = session.words._replace(output=session.words.output or "plain")
+    elif told is StoryFormat.JSON:
         if session.words.output not in {None, "json"}:
             raise UsageError(f"--format json and -o {session.words.output} contradict each other")
         session.words = session.words._replace(output="json")
-    elif told in {StoryFormat.MARKDOWN, StoryFormat.HTML}:
+    if told in {StoryFormat.MARKDOWN, StoryFormat.HTML}:
         if session.words.output in {"json", "jsonl", "csv"}:
             raise UsageError(f"--format {told} and -o {session.words.output} contradict each other")
         session.words = session.words._replace(output="plain")

@@ -1,20 +1,23 @@
-"""A balance told as a story: job by job in a customer's words, or by day and month when it is long."""
+"""Explain a balance: job by job in sentences, by day and month when it is long, as a statement for a customer."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.amounts import Unusable
 from ledgerctl.domain.audit import Case, Code, Finding, Verdict, judge
 from ledgerctl.domain.balances import UnusableRow, unusable
 from ledgerctl.domain.days import day_of
-from ledgerctl.domain.jobs import Job, State, state
+from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state
 from ledgerctl.domain.rows import Entry, OtherType, RowType
 
-TOLD_ROWS_MAX = 1_000  # a longer story is rolled up
-DAYS_MAX = 62  # of a roll-up; a longer one goes by month
-ODDITIES_MAX = 50  # singled out; the others are counted
+TOLD_ROWS_MAX = 1_000  # a longer story is told by day
+DAYS_MAX = 62  # a longer story is told by month
+LISTED_JOBS_MAX, LISTED_LINES_MAX = 2_000, 20_000  # a longer statement shows its days alone
+ODDITIES_MAX = 50  # shown; the others are counted
 POINTS_MAX = 400  # of a chart
 QUARTER_S = 900  # no zone changes its offset within a quarter of an hour
 UNDATED = "undated"
@@ -24,13 +27,13 @@ MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
-# Matters between this program and its stores: they move no credits and mean nothing to a customer.
+# These concern this program and its stores alone: they move no credits.
 SILENT = frozenset({Code.FLAGS_MISSING, Code.MISSING_MESSAGE})
 PLAIN_WORDS: Mapping[Code, str] = {
-    Code.UNFLAGGED_ROW: "a row stands although the job is not marked so",
-    Code.DUPLICATE_ROW: "the same step was booked more than once",
+    Code.UNFLAGGED_ROW: "a row exists although the job is not marked so",
+    Code.DUPLICATE_ROW: "the same step has more than one row",
     Code.WRONG_AMOUNT: "a row's amount is not what was charged",
-    Code.WRONG_SIGN: "a row counts in the wrong direction",
+    Code.WRONG_SIGN: "a row has the wrong sign",
     Code.MISSING_CHARGE: "the job has no charge row",
     Code.ORPHAN_ROW: "the row names a job that does not exist",
     Code.CORRUPT_FLAGS: "the job is marked reclaimed without ever having been refunded",
@@ -40,9 +43,30 @@ PLAIN_WORDS: Mapping[Code, str] = {
 }
 
 
+class Asked(NamedTuple):
+    """Keep the range that was asked for, and the days where it was given in days."""
+
+    since: datetime | None = None  # included
+    before: datetime | None = None  # excluded
+    first_day: str | None = None
+    last_day: str | None = None  # included whole
+
+    @property
+    def is_all(self) -> bool:
+        """Tell if no bound was given."""
+        return self.since is None and self.before is None
+
+    def words(self, zone: ZoneInfo) -> str:
+        """Write the range as it was asked; empty where none was."""
+        parts = [("from", self.since, self.first_day), ("to", self.before, self.last_day)]
+        return " ".join(
+            f"{word} {moment_words(at, day, zone)}" for word, at, day in parts if at is not None
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the story; `balance` is the balance after it."""
+    """Tell one row; `balance` is the balance after it."""
 
     entry: Entry
     balance: int
@@ -51,7 +75,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class JobStory:
-    """One job: its rows in the window, what they come to, and what is odd."""
+    """Tell one job: its rows in the range, what they come to, and what is odd."""
 
     job_id: str
     state: State | None  # None: there is no such job
@@ -65,7 +89,10 @@ class JobStory:
 
 @dataclass(slots=True)
 class Period:
-    """A day or a month of a long story. Magnitudes, except `corrected`, `other` and `balance`."""
+    """Sum the rows of a day, a month, or a job within a day.
+
+    Magnitudes, except `corrected`, `other` and `balance`.
+    """
 
     name: str
     rows: int = 0
@@ -80,9 +107,14 @@ class Period:
 
     @property
     def net(self) -> int:
-        """What the period's rows come to."""
+        """Return what the period's rows come to."""
         taken = self.charged + self.reclaimed
-        return self.refunded + self.granted + self.corrected + self.other - taken
+        return self.refunded + self.rest - taken
+
+    @property
+    def rest(self) -> int:
+        """Return what is neither charged, refunded nor charged again."""
+        return self.granted + self.corrected + self.other
 
     def add(self, entry: Entry, balance: int) -> None:
         """Count one row in."""
@@ -106,7 +138,7 @@ class Period:
                 self.other += entry.amount
 
     def join(self, later: "Period") -> None:
-        """Take a later period in."""
+        """Add a later period."""
         for name in ("rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected",
                      "other"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(later, name))
@@ -115,7 +147,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The balance from this moment on."""
+    """State the balance from this moment on."""
 
     at: datetime
     balance: int
@@ -123,10 +155,10 @@ class Point:
 
 @dataclass(slots=True)
 class Book:
-    """Takes an account's rows in their order and keeps no more than a page can show.
+    """Take an account's rows in their order and keep no more than a page can show.
 
-    Up to TOLD_ROWS_MAX rows it keeps every line, then only its periods: a period a day, at most
-    one for each day of the ledger.
+    Keeps every line up to TOLD_ROWS_MAX rows, the jobs of each day up to LISTED_JOBS_MAX jobs, and
+    the figures of each day.
     """
 
     opening: int
@@ -136,9 +168,15 @@ class Book:
     by_type: dict[str, int] = field(default_factory=dict)
     count_by_type: dict[str, int] = field(default_factory=dict)
     days: dict[str, Period] = field(default_factory=dict)
+    by_job: dict[str, dict[tuple[str | None, str], Period]] = field(default_factory=dict)
+    lists_jobs: bool = True
     unusable: list[UnusableRow] = field(default_factory=list)
     first_at: datetime | None = None
     last_at: datetime | None = None
+    lowest: Point | None = None
+    highest: Point | None = None
+    _jobs: set[str] = field(default_factory=set)
+    _listed: int = 0
     _lines: list[tuple[Entry, int]] = field(default_factory=list)
     _ends: dict[str, Point] = field(default_factory=dict)
     _quarter: float = -1.0
@@ -149,11 +187,11 @@ class Book:
 
     @property
     def is_long(self) -> bool:
-        """Whether the story must be rolled up."""
+        """Tell if the story must be told by day or month."""
         return self.rows > TOLD_ROWS_MAX
 
     def add(self, entry: Entry, balance: int) -> None:
-        """Take the next row in, with the balance after it."""
+        """Add the next row, with the balance after it."""
         self.rows += 1
         self.closing = balance
         self.count_by_type[entry.type] = self.count_by_type.get(entry.type, 0) + 1
@@ -165,14 +203,42 @@ class Book:
         if day not in self.days:
             self.days[day] = Period(day)
         self.days[day].add(entry, balance)
+        if self.lists_jobs:
+            self._list(day, entry, balance)
         if entry.created_at is not None:
             self.first_at = self.first_at or entry.created_at
             self.last_at = entry.created_at
-            self._ends[day] = Point(entry.created_at, balance)
+            self._ends[day] = self._see(Point(entry.created_at, balance))
         if self.is_long:
             self._lines.clear()
         else:
             self._lines.append((entry, balance))
+
+    def _see(self, point: Point) -> Point:
+        """Keep the lowest and the highest balance."""
+        if self.lowest is None or point.balance < self.lowest.balance:
+            self.lowest = point
+        if self.highest is None or point.balance > self.highest.balance:
+            self.highest = point
+        return point
+
+    def extremes(self) -> list[Point]:
+        """Return the lowest and the highest point; none without a dated row."""
+        return [one for one in (self.lowest, self.highest) if one is not None]
+
+    def _list(self, day: str, entry: Entry, balance: int) -> None:
+        """Add a row to its job within its day, or to its type where it names no job."""
+        lines = self.by_job.setdefault(day, {})
+        key = (entry.job_id, kind_of(entry.type) if entry.job_id is None else "")
+        if key not in lines:
+            lines[key] = Period(entry.job_id or key[1])
+            self._listed += 1
+        lines[key].add(entry, balance)
+        if entry.job_id is not None:
+            self._jobs.add(entry.job_id)
+        if len(self._jobs) > LISTED_JOBS_MAX or self._listed > LISTED_LINES_MAX:
+            self.lists_jobs = False
+            self.by_job.clear()
 
     def _day_of(self, moment: datetime | None) -> str:
         if moment is None:
@@ -183,11 +249,11 @@ class Book:
         return self._day
 
     def lines(self) -> list[Line]:
-        """Every row with its sentence; none of a long story."""
+        """Tell every row in a sentence; none of a long story."""
         return [Line(entry, balance, sentence(entry, self.zone)) for entry, balance in self._lines]
 
     def periods(self) -> list[Period]:
-        """The days, or the months where there are many days."""
+        """Return the days, or the months where there are many days."""
         if len(self.days) <= DAYS_MAX:
             return list(self.days.values())
         months: dict[str, Period] = {}
@@ -197,26 +263,47 @@ class Book:
         return list(months.values())
 
     def points(self) -> list[Point]:
-        """The balance over time: after each row, or at the end of each day of a long story."""
+        """Return the balance over time: after each row, or at the end of each day of a long story."""
         if not self.is_long:
             dated = [
                 Point(entry.created_at, balance)
                 for entry, balance in self._lines
                 if entry.created_at is not None
             ]
-            return thinned(dated)
-        return thinned(list(self._ends.values()))
+        else:
+            dated = list(self._ends.values())
+        kept = thinned(dated)
+        for one in self.extremes():
+            if one not in kept:
+                kept.insert(bisect_left(kept, one.at, key=lambda point: point.at), one)
+        return kept
+
+
+def kind_of(row_type: RowType | OtherType) -> str:
+    """Name what a row without a job is to a customer."""
+    match row_type:
+        case RowType.GRANT:
+            return "granted"
+        case RowType.CORRECTION:
+            return "corrected"
+        case RowType.CHARGE:
+            return "charged"
+        case RowType.REFUND:
+            return "refunded"
+        case RowType.RECLAIM:
+            return "charged again"
+        case OtherType():
+            return "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Everything that explains a balance; opening + every net = closing."""
+    """Hold everything that explains a balance; opening + every net = closing."""
 
     account_id: str
     as_of: datetime
     zone: ZoneInfo
-    since: datetime | None
-    before: datetime | None
+    asked: Asked
     book: Book
     jobs: tuple[JobStory, ...] = ()
     others: tuple[Line, ...] = ()  # rows that name no job
@@ -227,18 +314,24 @@ class Story:
     future_rows: int = 0
     job_id: str | None = None  # the one job that was asked for
     account_balance: int | None = None  # the whole balance, where one job was asked for
+    off_by: int = 0  # the sum of the audit's effects: of the whole account as of now, or of one job
 
     @property
     def is_long(self) -> bool:
-        """Whether it is told by periods."""
+        """Tell if it is told by periods."""
         return self.book.is_long
+
+    @property
+    def right_balance(self) -> int | None:
+        """Return what the closing figure would be if nothing were wrong; None for an earlier end."""
+        return None if self.asked.before is not None else self.book.closing - self.off_by
 
 
 # telling
 
 
 def tell_jobs(lines: Iterable[Line], cases: Iterable[Case]) -> list[JobStory]:
-    """The story of each job, in the order in which the jobs first appear."""
+    """Tell each job, in the order in which the jobs first appear."""
     by_job: dict[str, list[Line]] = {}
     for line in lines:
         if line.entry.job_id is not None:
@@ -250,10 +343,10 @@ def tell_jobs(lines: Iterable[Line], cases: Iterable[Case]) -> list[JobStory]:
 
 
 def tell_job(job_id: str, lines: Sequence[Line], case: Case | None) -> JobStory:
-    """One job's story: its lines, its ending and what is odd about it."""
+    """Tell one job: its lines, its ending and what is odd about it."""
     net = sum(line.entry.amount for line in lines if isinstance(line.entry.amount, int))
     if case is None:
-        return JobStory(job_id, None, None, tuple(lines), net, None, ending(None, net, None), ())
+        return JobStory(job_id, None, None, tuple(lines), net, None, f"Net {signed(net)}.", ())
     job = case.jobs[0] if case.jobs else None
     verdict = judge(case)
     return JobStory(
@@ -269,31 +362,37 @@ def tell_job(job_id: str, lines: Sequence[Line], case: Case | None) -> JobStory:
 
 
 def told_ending(job: Job | None, net: int, verdict: Verdict, *, whole: bool) -> str:
-    """How a job came out; a part of its rows only says what that part comes to."""
+    """Tell how a job ended; of a part of its rows only what they come to."""
     if not whole:
         return f"In this period its rows come to {signed(net)}; it has others outside."
-    return ending(job, net, verdict)
+    return f"Net {signed(net)}{ending(job, net, verdict)}."
 
 
-def ending(job: Job | None, net: int, verdict: Verdict | None) -> str:
-    """How a job came out, in one sentence."""
-    if verdict is not None and not verdict.consistent and verdict.expected not in {None, net}:
-        return f"Net {signed(net)}, where {signed(verdict.expected or 0)} would be right."
-    if job is None:
-        return f"Net {signed(net)}."
-    match state(job):
-        case State.CHARGED:
-            return f"Net {signed(net)}: charged once."
-        case State.REFUNDED:
-            return f"Net {signed(net)}: it failed, and the charge came back."
-        case State.RECLAIMED:
-            return f"Net {signed(net)}: refunded and taken again, so in the end charged once."
-        case State.CORRUPT | State.BAD_FLAGS:
-            return f"Net {signed(net)}."
+def ending(job: Job | None, net: int, verdict: Verdict) -> str:
+    """Tell how a job ended, in a clause that its rows and its status bear out."""
+    right = verdict.expected
+    if not verdict.consistent:
+        if right is None:
+            return ""
+        return ", which is right" if right == net else f", where {signed(right)} would be right"
+    if job is None or right != net:
+        return ""
+    if any(one.settled for one in verdict.findings):
+        return ", as corrected"
+    if state(job) is State.REFUNDED and job.status == SUCCEEDED:
+        return ": it was reported as failed and the charge came back, but it succeeded in the end"
+    return ENDINGS.get(state(job), "")
+
+
+ENDINGS: Mapping[State, str] = {
+    State.CHARGED: ": charged once",
+    State.REFUNDED: ": it was reported as failed, and the charge came back",
+    State.RECLAIMED: ": refunded and taken again, so in the end charged once",
+}
 
 
 def is_told(finding: Finding) -> bool:
-    """Whether a finding belongs into a customer's story."""
+    """Tell if a finding belongs in the story of a balance."""
     return finding.code not in SILENT and not finding.settled
 
 
@@ -313,7 +412,7 @@ def oddity(finding: Finding) -> str:
 
 
 def sentence(entry: Entry, zone: ZoneInfo) -> str:
-    """One row in a customer's words: when, how much, and why."""
+    """Tell one row: when, how much, and why."""
     when = (
         f"On {date_words(entry.created_at, zone)}" if entry.created_at else "Without a usable date"
     )
@@ -327,7 +426,7 @@ def sentence(entry: Entry, zone: ZoneInfo) -> str:
 
 
 def clause(entry: Entry, amount: int) -> str:
-    """What a row did, without its time."""
+    """Tell what a row did, without its time."""
     credits = amount_words(amount)
     were = "was" if abs(amount) == 1 else "were"
     job = job_words(entry.job_id) if entry.job_id else "no job"
@@ -335,7 +434,7 @@ def clause(entry: Entry, amount: int) -> str:
         case RowType.CHARGE if amount <= 0:
             return f"{credits} {were} charged for {job}, before it ran"
         case RowType.REFUND if amount > 0:
-            return f"{credits} came back, because {job} had failed"
+            return f"{credits} came back, because {job} was reported as failed"
         case RowType.RECLAIM if amount <= 0:
             return f"{credits} {were} taken again, because {job} had succeeded after all"
         case RowType.GRANT if amount > 0:
@@ -343,7 +442,7 @@ def clause(entry: Entry, amount: int) -> str:
         case RowType.CORRECTION:
             return f"a correction {moved(amount)} for {job}"
         case RowType.CHARGE | RowType.REFUND | RowType.RECLAIM | RowType.GRANT:
-            against = f"{moved(amount)}, against its nature" if amount else "moved no credits"
+            against = f"{moved(amount)}, which is the wrong sign" if amount else "moved no credits"
             return f"a {entry.type} row {against}"
         case OtherType():
             kind = f"of the unknown type {entry.type}" if entry.type else "without a type"
@@ -351,36 +450,64 @@ def clause(entry: Entry, amount: int) -> str:
 
 
 def job_words(job_id: str) -> str:
-    """A job by its id; one that calls itself a job is not called so twice."""
+    """Name a job by its id, with the word job in front unless the id begins with it."""
     return job_id if job_id.lower().startswith("job") else f"job {job_id}"
 
 
 def moved(amount: int) -> str:
-    """In which direction a row moved the balance."""
+    """Tell in which direction a row moved the balance."""
     return f"{'took' if amount < 0 else 'added'} {amount_words(amount)}"
 
 
 def because(entry: Entry) -> str:
-    """The reason that somebody gave."""
+    """Quote the reason that an operator gave."""
     return f" ({entry.reason})" if entry.reason else ""
 
 
 def amount_words(amount: int) -> str:
-    """A number of credits, without its sign."""
+    """Write a number of credits, without its sign."""
     return "1 credit" if abs(amount) == 1 else f"{abs(amount)} credits"
 
 
 def signed(amount: int) -> str:
-    """An amount with its sign."""
+    """Write an amount with its sign."""
     return f"{amount:+d}" if amount else "0"
 
 
-def date_words(moment: datetime, zone: ZoneInfo) -> str:
-    """A time as people write it, in the day zone: `8 March 2026, 09:15:02 UTC`."""
+def moment_words(at: datetime | None, day: str | None, zone: ZoneInfo) -> str:
+    """Write a bound as it was asked: a day where it was a day, else the time."""
+    if day is not None:
+        return day_words(day)
+    return "" if at is None else date_words(at, zone)
+
+
+def day_words(day: str) -> str:
+    """Write a day as people do: `8 March 2026`."""
+    if day == UNDATED:
+        return "Without a date"
+    told = date.fromisoformat(day)
+    return f"{told.day} {MONTHS[told.month - 1]} {told.year}"
+
+
+def short_day(day: str) -> str:
+    """Write a day in a table: `8 Mar 2026`."""
+    if day == UNDATED:
+        return day_words(day)
+    number, month, year = day_words(day).split()
+    return f"{number} {month[:3]} {year}"
+
+
+def local_time(moment: datetime, zone: ZoneInfo) -> datetime:
+    """Return a moment on the zone's clock; the very first and last days may stay in UTC."""
     try:
-        local = moment.astimezone(zone)
-    except OverflowError:  # the first or last day there is, in a zone that lies beyond it
-        local = moment
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
+
+
+def date_words(moment: datetime, zone: ZoneInfo) -> str:
+    """Write a time as people do, in the day zone: `8 March 2026, 09:15:02 UTC`."""
+    local = local_time(moment, zone)
     name = local.tzname() or ""
     zone_words = f"UTC{name}" if name[:1] in {"+", "-"} else name
     clock = f"{local.hour:02}:{local.minute:02}:{local.second:02}"
@@ -388,7 +515,7 @@ def date_words(moment: datetime, zone: ZoneInfo) -> str:
 
 
 def thinned(points: Sequence[Point], most: int = POINTS_MAX) -> list[Point]:
-    """At most `most` points, spread over the time: the last of each stretch, and the first of all."""
+    """Keep at most `most` points, spread over the time: the first, and the last of each stretch."""
     if len(points) <= most:
         return list(points)
     first, last = points[0].at, points[-1].at

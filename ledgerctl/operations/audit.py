@@ -265,13 +265,7 @@ class Audit:
         self, texts: list[str], wanted: Callable[[Case], bool] = lambda _: True
     ) -> Iterator[Case]:
         """The cases of these jobs that are wanted, counted as checked."""
-        with moment(self.stores) as session:
-            cases = load(self.stores, texts, session=session)
-        if session is None:  # read in several looks: what looks wrong is looked at again
-            wrong = [case.job_id for case in cases if case.job_id is not None and audit(case)]
-            fresh = {case.job_id: case for case in load(self.stores, wrong)}
-            cases = [fresh.get(case.job_id, case) for case in cases]
-        for case in filter(wanted, cases):
+        for case in filter(wanted, as_of_one_moment(self.stores, texts)):
             if is_double(case):
                 if case.job_id in self._told:
                     continue
@@ -356,6 +350,17 @@ def case_of(story: Story, now: datetime, unmessaged: Collection[str]) -> Case:
     rows = tuple(to_row(row) for row in story.rows)
     missing = frozenset(unmessaged) & ids(rows) if unmessaged else frozenset()
     return Case(story.text, tuple(to_job(job) for job in story.jobs), rows, now, missing)
+
+
+def as_of_one_moment(stores: Stores, texts: list[str]) -> list[Case]:
+    """Load the cases of these jobs; without snapshots, read again what may be a half-finished step."""
+    with moment(stores) as session:
+        cases = load(stores, texts, session=session)
+    if session is not None:
+        return cases
+    wrong = [case.job_id for case in cases if case.job_id is not None and audit(case)]
+    fresh = {case.job_id: case for case in load(stores, wrong)}
+    return [fresh.get(case.job_id, case) for case in cases]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A balance's story as Markdown for a ticket; data stands in it letter for letter."""
+"""Write a balance's story as Markdown for a ticket; data appears in it letter for letter."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from ledgerctl.render.words import (
     job_heading,
     period_words,
     remarks,
+    right_words,
 )
 
 # What Markdown, GitHub's included, acts upon: marks, links, emoji codes, and a line's first signs.
@@ -30,12 +31,12 @@ _PERIOD_NAMES: Final = (
 
 
 def escaped(text: str) -> str:
-    """Anybody's text, so that Markdown shows it as it stands, on one line."""
+    """Escape anybody's text, so that Markdown shows it as it is, on one line."""
     return _ACTIVE.sub(r"\\\g<0>", visible(text))
 
 
 def code(text: str) -> str:
-    """A command in backticks, fenced by more of them than it holds."""
+    """Write a command in backticks, fenced by more of them than it holds."""
     shown = visible(text)
     fence = "`" * (max((len(run) for run in re.findall(r"`+", shown)), default=0) + 1)
     room = " " if shown.startswith("`") or shown.endswith("`") else ""
@@ -43,11 +44,14 @@ def code(text: str) -> str:
 
 
 def markdown(story: Story) -> Iterator[str]:
-    """The whole story: summary, figures, what is odd, a section a job or a table of periods."""
+    """Write the whole story: summary, figures, what is odd, a section a job or a table of periods."""
     yield f"# {title(story)}"
     yield ""
     yield f"**{credits(story.book.closing)}** {escaped(as_of(story))}"
     yield ""
+    if said := right_words(story):
+        yield f"**{escaped(said)}**"
+        yield ""
     yield from table(
         ("", "credits"), [(escaped(name), str(value)) for name, value in figures(story)], "-r"
     )
@@ -66,21 +70,21 @@ def markdown(story: Story) -> Iterator[str]:
 
 
 def title(story: Story) -> str:
-    """The heading of the page."""
+    """Head the page."""
     if story.job_id is not None:
         return f"{escaped(job_heading(story.job_id))} of account {escaped(story.account_id)}"
     return f"Balance of {escaped(story.account_id)}"
 
 
 def remark_lines(story: Story) -> Iterator[str]:
-    """What lies outside the figures."""
+    """Quote the remarks on the figures."""
     for remark in remarks(story):
         yield f"> {escaped(remark)}"
         yield ""
 
 
 def oddity_lines(story: Story) -> Iterator[str]:
-    """What is odd, and what heals it."""
+    """List what is odd, and what heals it."""
     if not story.oddities:
         return
     yield f"## What is odd ({story.oddities_total})"
@@ -94,12 +98,12 @@ def oddity_lines(story: Story) -> Iterator[str]:
 
 
 def odd(one: Finding) -> str:
-    """One odd thing in a line, with the command that heals it."""
+    """Write one odd thing in a line, with the command that heals it."""
     return escaped(oddity(one)) + (f"; {code(command_words(one.remedy))}" if one.remedy else "")
 
 
 def job_sections(story: Story) -> Iterator[str]:
-    """A section a job, then the rows without a job."""
+    """Write a section a job, then the rows without a job."""
     for job in story.jobs:
         yield f"## {escaped(job_heading(job.job_id))}"
         yield ""
@@ -116,7 +120,7 @@ def job_sections(story: Story) -> Iterator[str]:
 
 
 def line_table(lines: Sequence[Line]) -> Iterator[str]:
-    """The rows' sentences with amount and balance."""
+    """Write the rows' sentences with amount and balance."""
     cells = [
         (
             escaped(one.sentence),
@@ -130,7 +134,7 @@ def line_table(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def period_section(story: Story) -> Iterator[str]:
-    """A table of days or months."""
+    """Write a table of days or months."""
     yield "## Over time"
     yield ""
     yield escaped(period_words(story))
@@ -143,7 +147,7 @@ def period_section(story: Story) -> Iterator[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
-    """A Markdown table with a blank line after it; `align` is a character a column, r for right."""
+    """Write a table with a blank line after it; `align` is a character a column, r for right."""
     yield f"| {' | '.join(head)} |"
     yield f"|{'|'.join('---:' if one == 'r' else '---' for one in align)}|"
     for row in rows:

@@ -186,7 +186,72 @@ def test_a_terminal_gets_a_chart_and_a_pipe_gets_none(
         cwd=str(ROOT), dimensions=(40, 100), encoding="utf-8", timeout=60,
     ) as terminal:  # fmt: skip
         shown = terminal.read()
-    assert "█" in shown
+    assert "▁" in shown
     assert "420" in shown
-    assert "█" not in invoke("balance", command, "acct-1").out
-    assert "█" not in invoke("balance", command, "acct-1", "-o", "table").out
+    assert "▁" not in invoke("balance", command, "acct-1").out
+    assert "▁" not in invoke("balance", command, "acct-1", "-o", "table").out
+
+
+def test_off_by_is_the_sum_of_the_audits_effects_and_names_the_right_balance(
+    invoke: Invoker, lost_refund: None, documents: Documents
+) -> None:
+    documents.jobs.insert_one(make_job("bare", is_refunded=True, refunded_at=LATER, is_reclaimed=True,
+                                       reclaimed_at=LATER))  # fmt: skip
+    documents.ledger.insert_many(
+        [
+            make_row("gone"),
+            without(make_row("nobody", "refund", _id="nameless"), "job_id"),
+            make_row("job-2", "refund", _id="again", amount=70),
+        ]
+    )
+    effect = invoke("ledger", "audit", "--account", "acct-1", "-o", "json").json()["effect"]
+    assert effect != 0
+    for range_words in ((), ("--from", "2026-03-09"), ("--from", "2020-01-01")):
+        told = invoke("balance", "explain", "acct-1", *range_words, "-o", "json").json()
+        assert (told["off_by"], told["right_balance"]) == (effect, told["balance"] - effect)
+    said = invoke("balance", "explain", "acct-1").out
+    assert f"the right balance would be {420 - 40 + 40 + 70 - effect}." in said
+    past = invoke("balance", "explain", "acct-1", "--to", "2026-03-07", "-o", "json").json()
+    assert (past["off_by"], past["right_balance"], past["balance"]) == (effect, None, 0)
+
+
+def test_an_account_without_a_fault_is_off_by_nothing(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_one(make_job())
+    documents.ledger.insert_one(make_row())
+    told = invoke("balance", "explain", "acct-1", "-o", "json").json()
+    assert (told["off_by"], told["oddities"]) == (0, [])
+    assert "would be" not in invoke("balance", "explain", "acct-1").out
+
+
+def test_a_refunded_job_that_succeeded_was_only_reported_as_failed(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.jobs.insert_one(make_job(is_refunded=True, refunded_at=LATER, status="succeeded"))
+    documents.ledger.insert_many([make_row(), make_row(row_type="refund", created_at=LATER)])
+    for format in ("text", "markdown", "html"):
+        said = invoke("balance", "explain", "acct-1", "--format", format).out
+        assert "was reported as failed" in said
+        assert "it succeeded in the end" in said
+        assert "it failed" not in said
+        assert "had failed" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--to", "2026-11-30"), "to 30 November 2026"),
+        (("--from", "2026-03-01", "--to", "2026-11-30"), "from 1 March 2026 to 30 November 2026"),
+        (("--to", "2026-12-01T00:00:00Z"), "to 1 December 2026, 00:00:00 UTC"),
+    ],
+)
+def test_a_range_is_told_in_the_words_that_were_asked(
+    invoke: Invoker, lost_refund: None, words: tuple[str, ...], said: str
+) -> None:
+    for format in ("text", "markdown", "html"):
+        page = invoke(
+            "balance", "explain", "acct-1", *words, "--for", "customer", "--format", format
+        )
+        assert said in page.out
+    assert said.split("to ")[-1] in invoke("balance", "explain", "acct-1", *words).out

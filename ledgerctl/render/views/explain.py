@@ -1,4 +1,4 @@
-"""A story of a balance as a report: its document, its records, and its text in three formats."""
+"""Show a story of a balance as a report: its document, its records, and its text in three formats."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -9,15 +9,18 @@ from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import markdown
 from ledgerctl.render.chart import blocks
 from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.statement import FORMATS, Statement
 from ledgerctl.render.text import command_words
 from ledgerctl.render.views.balance import REPLAY_COLUMNS, found_code, unusable_record
 from ledgerctl.render.views.job import amount_value
 from ledgerctl.render.words import (
+    aligned,
     figures,
     heading,
     job_heading,
     period_words,
     remarks,
+    right_words,
 )
 
 COLUMNS = (*REPLAY_COLUMNS, Column("sentence"))
@@ -35,7 +38,7 @@ Lines = Callable[[Story], Iterator[str]]
 
 
 def explain(story: Story, *, format: str, chart: int = 0) -> Report:
-    """The whole story; `format` is text, markdown or html, `chart` columns of blocks stand in the text."""
+    """Show the whole story; `format` is text, markdown or html, a text has `chart` columns of blocks."""
     lines = TEXTS[format](story)
     if format == "text" and chart:
         lines = with_chart(story, lines, width=chart)
@@ -52,19 +55,30 @@ def explain(story: Story, *, format: str, chart: int = 0) -> Report:
     )
 
 
+def statement(page: Statement, *, format: str) -> Report:
+    """Show a statement for a customer; nothing internal is in it, nor in its notes."""
+    return Report(
+        columns=(),
+        text=FORMATS[format](page),
+        exit_code=found_code(page.story.unusable),
+    )
+
+
 def document(story: Story, periods: list[Record] | None) -> dict[str, Any]:
-    """The story as one JSON document."""
+    """Write the story as one JSON document."""
     book = story.book
     found: dict[str, Any] = {
         "account_id": story.account_id,
         "job_id": story.job_id,
         "as_of": story.as_of,
         "timezone": str(story.zone),
-        "from": story.since,
-        "to": story.before,
+        "from": story.asked.since,
+        "to": story.asked.before,
         "opening_balance": book.opening,
         "closing_balance": book.closing,
         "balance": book.closing if story.account_balance is None else story.account_balance,
+        "off_by": story.off_by,
+        "right_balance": story.right_balance if story.job_id is None else None,
         "rows": book.rows,
         "by_type": dict(sorted(book.by_type.items())),
         "first_row_at": book.first_at,
@@ -85,12 +99,12 @@ def document(story: Story, periods: list[Record] | None) -> dict[str, Any]:
 
 
 def lines_of(story: Story) -> list[Line]:
-    """Every row of the story, job by job, then those without a job."""
+    """List every row of the story, job by job, then those without a job."""
     return [*(line for job in story.jobs for line in job.lines), *story.others]
 
 
 def line_record(line: Line) -> Record:
-    """One row."""
+    """Write one row."""
     entry = line.entry
     return {
         "row_id": entry.row_id,
@@ -104,7 +118,7 @@ def line_record(line: Line) -> Record:
 
 
 def job_record(job: JobStory) -> Record:
-    """One job's story."""
+    """Write one job's story."""
     return {
         "job_id": job.job_id,
         "state": None if job.state is None else str(job.state),
@@ -118,7 +132,7 @@ def job_record(job: JobStory) -> Record:
 
 
 def oddity_record(one: Finding) -> Record:
-    """One odd thing."""
+    """Write one odd thing."""
     return {
         "code": str(one.code),
         "job_id": one.job_id,
@@ -130,7 +144,7 @@ def oddity_record(one: Finding) -> Record:
 
 
 def period_record(one: Period) -> Record:
-    """One day or month."""
+    """Write one day or month."""
     return {
         "period": one.name,
         "rows": one.rows,
@@ -150,28 +164,24 @@ def period_record(one: Period) -> Record:
 
 
 def with_chart(story: Story, lines: Iterator[str], *, width: int) -> Iterator[str]:
-    """The text with the balance over time below its heading."""
+    """Add the balance over time below the heading."""
     yield next(lines)
-    if drawn := blocks(story.book.points(), width=width):
+    if drawn := blocks(story.book.points(), width=width, zone=story.zone):
         yield ""
         yield from drawn
     yield from lines
 
 
 def text(story: Story) -> Iterator[str]:
-    """The story in plain lines, to be read or pasted into a ticket."""
+    """Write the story in plain lines, to be read or pasted into a ticket."""
     yield heading(story)
     yield ""
-    yield from aligned(figures(story))
+    yield from aligned((name, str(value)) for name, value in figures(story))
+    if said := right_words(story):
+        yield f"  {said}"
     if story.is_long:
         yield from period_lines(story)
-    if story.oddities:
-        yield ""
-        yield f"What is odd ({story.oddities_total}):"
-        for one in story.oddities:
-            yield f"  ! {oddity_text(one)}"
-        if story.oddities_total > len(story.oddities):
-            yield f"  ... and {story.oddities_total - len(story.oddities)} more: see `ledgerctl ledger audit`"
+    yield from oddity_lines(story)
     if not story.is_long:
         yield from job_lines(story)
     if story.unusable:
@@ -181,19 +191,31 @@ def text(story: Story) -> Iterator[str]:
             yield f"  {row.row_id} holds {row.amount}: {row.why}"
 
 
+def oddity_lines(story: Story) -> Iterator[str]:
+    """List what is odd about the account, as of now."""
+    if not story.oddities:
+        return
+    yield ""
+    yield f"What is odd ({story.oddities_total}):"
+    for one in story.oddities:
+        yield f"  ! {oddity_text(one)}"
+    if story.oddities_total > len(story.oddities):
+        yield f"  ... and {story.oddities_total - len(story.oddities)} more: see `ledgerctl ledger audit`"
+
+
 def oddity_text(one: Finding) -> str:
-    """An odd thing and what heals it, on one line."""
+    """Write an odd thing and what heals it, on one line."""
     job = f"{job_words(one.job_id)}: " if one.job_id is not None else ""
     return f"{job}{odd(one)}"
 
 
 def odd(one: Finding) -> str:
-    """An odd thing and the command that heals it."""
+    """Write an odd thing and the command that heals it."""
     return oddity(one) + (f"; `{command_words(one.remedy)}`" if one.remedy else "")
 
 
 def job_lines(story: Story) -> Iterator[str]:
-    """A paragraph a job, then the rows without a job."""
+    """Write a paragraph a job, then the rows without a job."""
     for job in story.jobs:
         yield ""
         yield f"{job_heading(job.job_id)}: {job.ending}"
@@ -207,7 +229,7 @@ def job_lines(story: Story) -> Iterator[str]:
 
 
 def line_lines(lines: tuple[Line, ...]) -> Iterator[str]:
-    """The rows' sentences with amount and balance in front."""
+    """Write the rows' sentences with amount and balance in front."""
     amounts = [
         signed(one.entry.amount) if isinstance(one.entry.amount, int) else "?" for one in lines
     ]
@@ -220,7 +242,7 @@ def line_lines(lines: tuple[Line, ...]) -> Iterator[str]:
 
 
 def period_lines(story: Story) -> Iterator[str]:
-    """A table of days or months."""
+    """Write a table of days or months."""
     keys = [column.key for column in PERIOD_COLUMNS]
     table = [
         keys,
@@ -232,14 +254,6 @@ def period_lines(story: Story) -> Iterator[str]:
     for row in table:
         cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
         yield "  " + "  ".join([row[0].ljust(widths[0]), *cells])
-
-
-def aligned(pairs: list[tuple[str, int]]) -> Iterator[str]:
-    """Figures below each other, their last digits in one column."""
-    wide = max((len(name) for name, _ in pairs), default=0)
-    figures_wide = max((len(str(value)) for _, value in pairs), default=0)
-    for name, value in pairs:
-        yield f"  {name:<{wide}}  {value:>{figures_wide}}"
 
 
 TEXTS: Final[dict[str, Lines]] = {"text": text, "markdown": markdown, "html": page}

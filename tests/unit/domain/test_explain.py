@@ -32,12 +32,12 @@ def entry(kind: str = "charge", amount: Amount = -40, **overrides: Any) -> Entry
     [
         (entry(), "40 credits were charged for job j-7, before it ran."),
         (entry(amount=-1), "1 credit was charged for job j-7, before it ran."),
-        (entry("refund", 40), "40 credits came back, because job j-7 had failed."),
+        (entry("refund", 40), "40 credits came back, because job j-7 was reported as failed."),
         (entry("reclaim"), "40 credits were taken again, because job j-7 had succeeded after all."),
         (entry("grant", 5, job_id=None, reason="sorry"), "5 credits were given (sorry)."),
         (entry("correction", 3), "a correction added 3 credits for job j-7."),
-        (entry("charge", 40), "a charge row added 40 credits, against its nature."),
-        (entry("refund", -40), "a refund row took 40 credits, against its nature."),
+        (entry("charge", 40), "a charge row added 40 credits, which is the wrong sign."),
+        (entry("refund", -40), "a refund row took 40 credits, which is the wrong sign."),
         (entry("promo", 3, job_id=None), "a row of the unknown type promo added 3 credits."),
         (entry("", 3), "a row without a type added 3 credits for job j-7."),
         (entry(amount=Unusable("x", "text")), "holds x: text, so it is left out of every sum."),
@@ -95,7 +95,7 @@ def test_a_long_story_keeps_no_line_and_few_points() -> None:
     book = book_of(many(TOLD_ROWS_MAX, 2))
     assert book.is_long
     assert book.lines() == []
-    assert len(book.points()) <= POINTS_MAX + 1
+    assert len(book.points()) <= POINTS_MAX + 3  # the first, the lowest and the highest
     assert book.points()[-1].balance == book.closing
 
 
