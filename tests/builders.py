@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from bson import Int64
@@ -108,3 +108,9 @@ def make_run(
 ) -> Run[Any]:
     """A run without an entry in the operator log; its result is filled in by the operation."""
     return Run(operation_id, None, Result(), stopping, lambda _text: None)
+
+
+def days_between(from_day: str, to_day: str) -> list[str]:
+    """Every day from the first to the last, both included."""
+    first, last = date.fromisoformat(from_day).toordinal(), date.fromisoformat(to_day).toordinal()
+    return [date.fromordinal(at).isoformat() for at in range(first, last + 1)]

@@ -9,7 +9,7 @@ from ledgerctl.cli.change import Change, change, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
-from ledgerctl.domain.inbox import Status, parse_lookup
+from ledgerctl.domain.inbox import ClaimStatus, parse_lookup
 from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.times import parse_duration
 from ledgerctl.errors import LedgerctlError, UsageError
@@ -18,7 +18,7 @@ from ledgerctl.render.report import Report
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledgerctl.domain.inbox import Standing
+    from ledgerctl.domain.inbox import ClaimRow
     from ledgerctl.operations.claims import Claims
     from ledgerctl.operations.consume import Counts, Until, Work
     from ledgerctl.stores.connections import Stores
@@ -124,7 +124,7 @@ def stuck(
 def list_rows(
     session: Session,
     status: Annotated[
-        Status | None,
+        ClaimStatus | None,
         typer.Option("--status", help="Only rows of this status.", show_default=False),
     ] = None,
     group: Group = None,
@@ -248,8 +248,8 @@ def change_one(
     session: Session,
     key: str,
     group: str | None,
-    check: "Callable[[Standing], None]",
-    apply: "Callable[[Stores, Standing], Standing]",
+    check: "Callable[[ClaimRow], None]",
+    apply: "Callable[[Stores, ClaimRow], ClaimRow]",
     verb: str,
 ) -> Report:
     """Ask, change one row if it still stands as it was read, and report it."""
@@ -257,15 +257,15 @@ def change_one(
     from ledgerctl.render.views import inbox as views
     from ledgerctl.stores.codec import to_shown
 
-    def plan() -> "Standing":
+    def plan() -> "ClaimRow":
         standing = inbox.one_row(session.stores, key, group)
         check(standing)
         return standing
 
-    def shown(standing: "Standing") -> Any:
+    def shown(standing: "ClaimRow") -> Any:
         return to_shown(session.stores.inbox.documents([standing.row]))
 
-    def carry_out(standing: "Standing", run: Run[Any]) -> None:
+    def carry_out(standing: "ClaimRow", run: Run[Any]) -> None:
         apply(session.stores, standing)
         run.result.count(verb, fate=Fate.DONE)
         run.result.items += shown(standing)

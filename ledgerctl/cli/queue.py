@@ -12,7 +12,7 @@ from ledgerctl.cli.change import Change, change, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import SHOWN, Limit
 from ledgerctl.cli.session import Session
-from ledgerctl.domain.queue import ListName, Tally
+from ledgerctl.domain.queue import ListName, WorkerCounts
 from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.times import parse_duration
 from ledgerctl.errors import HungUp, Interrupted, Terminated, UsageError
@@ -226,7 +226,7 @@ def run_worker(session: Session, handler: "Handler", limits: "Limits") -> Report
     from ledgerctl.operations.worker import RetryQueue, work
     from ledgerctl.render.views.queue import worked_report
 
-    tally = Tally()
+    tally = WorkerCounts()
     tell = partial(tell_run, session)
 
     def apply(running: "Run[None]") -> None:
@@ -329,7 +329,7 @@ def recover(
     )
 
 
-def where_stopped(tally: Tally, handler: "Handler") -> str:
+def where_stopped(tally: WorkerCounts, handler: "Handler") -> str:
     """Say whether the job in hand was finished or put back, or there was none."""
     if tally.put_back:
         return "at once: the job in hand was put back"

@@ -18,7 +18,7 @@ from ledgerctl.render.report import Report, settled
 
 if TYPE_CHECKING:
     from ledgerctl.domain.summary import Rebuilt
-    from ledgerctl.operations.rebuild import Request
+    from ledgerctl.operations.rebuild import RebuildRequest
     from ledgerctl.operations.summaries import Window
 
 app = noun("summary")
@@ -72,11 +72,11 @@ def rebuild(
     Examples: ledgerctl summary rebuild --quiet --metrics-file /var/lib/node_exporter/ledgerctl.prom
               ledgerctl summary rebuild --from 2026-03-01 --to 2026-03-07 --dry-run
     """
-    from ledgerctl.operations.rebuild import Request, preview
+    from ledgerctl.operations.rebuild import RebuildRequest, preview
     from ledgerctl.render.views.summary import rebuilt
 
     file = None if metrics_file is None else regular_file(metrics_file, "--metrics-file")
-    request = Request(window_of(session, days, from_day, to_day), account, not no_late)
+    request = RebuildRequest(window_of(session, days, from_day, to_day), account, not no_late)
     report = change(
         session,
         Change(
@@ -91,7 +91,7 @@ def rebuild(
 
 
 def carry_out(
-    session: Session, request: "Request", metrics_file: Path | None, run: "Run[Rebuilt]"
+    session: Session, request: "RebuildRequest", metrics_file: Path | None, run: "Run[Rebuilt]"
 ) -> None:
     """Rebuild, then write the metrics file; a file that cannot be written is an error of the run."""
     from ledgerctl.operations.rebuild import rebuild as write

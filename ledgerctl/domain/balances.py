@@ -35,7 +35,7 @@ class AccountSum(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class BalanceTally:
     """The running totals of an account's rows; amounts in whole credits, exact at any size."""
 
     rows: int = 0
@@ -85,7 +85,7 @@ class Balance:
     account_id: str
     as_of: datetime
     jobs: int
-    tally: Tally
+    tally: BalanceTally
     undated_rows: int = 0  # without a usable date, and counted
     future_rows: int = 0  # dated after as_of, and counted
     undated_left_out: int = 0  # without a usable date, so that none lies before an end

@@ -57,15 +57,6 @@ def day_of(instant: datetime, zone: "ZoneInfo") -> str:
     return day.isoformat()
 
 
-def day_start(day: str, zone: "ZoneInfo") -> datetime:
-    """The first instant, in UTC, whose local date is `day` or later.
-
-    Right where midnight happens twice, never, or the whole day was skipped (it is then empty).
-    Clamped to years 1 to 9999.
-    """
-    return _start(date.fromisoformat(day), zone)
-
-
 def day_bounds(day: str, zone: "ZoneInfo") -> tuple[datetime, datetime]:
     """The day's first instant and the next day's first: 23, 24 or 25 hours apart, mostly."""
     return _span(date.fromisoformat(day), zone)
@@ -88,16 +79,6 @@ def window(days: int, now: datetime, zone: "ZoneInfo") -> tuple[str, str]:
     today = date.fromisoformat(day_of(now, zone))
     first = date.fromordinal(max(today.toordinal() - (days - 1), 1))
     return first.isoformat(), today.isoformat()
-
-
-def days_between(from_day: str, to_day: str) -> list[str]:
-    """Every day from the first to the last, both included; UsageError when they are reversed."""
-    check_day_order(from_day, to_day)
-    first, last = date.fromisoformat(from_day), date.fromisoformat(to_day)
-    return [
-        date.fromordinal(ordinal).isoformat()
-        for ordinal in range(first.toordinal(), last.toordinal() + 1)
-    ]
 
 
 def check_day_order(from_day: str, to_day: str) -> None:

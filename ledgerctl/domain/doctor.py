@@ -9,7 +9,7 @@ CLOCK_OFF_MAX = timedelta(seconds=3)
 NEARLY_FULL = 90  # percent of the memory that the server may use
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """How a check ended, the worst first, which is the order people read them in."""
 
     FAIL = "fail"
@@ -19,10 +19,10 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What one check found, and the remedy: a command where there is one."""
 
-    status: Status
+    status: CheckStatus
     detail: str
     hint: str = ""
 
@@ -32,28 +32,28 @@ class Check:
     """A finding under the name of its check."""
 
     id: str
-    finding: Finding
+    finding: CheckResult
 
 
-def ok(detail: str) -> Finding:
+def ok(detail: str) -> CheckResult:
     """All is well."""
-    return Finding(Status.OK, detail)
+    return CheckResult(CheckStatus.OK, detail)
 
 
 def worst_first(checks: Iterable[Check]) -> list[Check]:
     """The checks, those that need somebody first; otherwise in the order given."""
-    order = list(Status)
+    order = list(CheckStatus)
     return sorted(checks, key=lambda check: order.index(check.finding.status))
 
 
-def judge_clock(offset: timedelta, store: str) -> Finding:
+def judge_clock(offset: timedelta, store: str) -> CheckResult:
     """Whether a server's clock and this machine's agree; `offset` is the server's minus ours."""
     seconds = offset.total_seconds()
     if abs(offset) <= CLOCK_OFF_MAX:
         return ok(f"{store} and this machine agree within {abs(seconds):.1f} s")
     side = "ahead of" if seconds > 0 else "behind"
-    return Finding(
-        Status.WARN,
+    return CheckResult(
+        CheckStatus.WARN,
         f"{store} is {abs(seconds):.1f} s {side} this machine; ledgerctl goes by the server's clock",
         "set both by NTP: `timedatectl status` on each",
     )
@@ -70,21 +70,21 @@ class FlagCounts:
     sampled: bool = False
 
 
-def judge_flags(counts: FlagCounts) -> Finding:
+def judge_flags(counts: FlagCounts) -> CheckResult:
     """Whether every job's flags can be guarded on. Source: contract, section 2, jobs."""
     looked_at = f"{'a sample of ' if counts.sampled else ''}{counts.jobs} jobs"
     of = f"of {looked_at}"
     if counts.not_boolean or counts.corrupt:
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             f"{counts.not_boolean} {of} have a flag that is no boolean, {counts.corrupt} are"
             f" reclaimed without a refund, {counts.absent} lack a flag:"
             " no guard lets the first two kinds through",
             "`ledgerctl ledger audit --code bad_flags --code corrupt_flags` names them",
         )
     if counts.absent:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"{counts.absent} {of} lack a flag; ledgerctl counts that as false, a worker that"
             " filters for false never finds them",
             "`ledgerctl ledger repair --code flags_missing`",
@@ -92,25 +92,25 @@ def judge_flags(counts: FlagCounts) -> Finding:
     return ok(f"both flags are booleans in all of {looked_at}")
 
 
-def judge_eviction(policy: str, limit: int, used: int) -> Finding:
+def judge_eviction(policy: str, limit: int, used: int) -> CheckResult:
     """Whether the server may drop a list of jobs, or is about to refuse one. Figures in bytes."""
     if policy.startswith("allkeys"):
         when = "when memory is short" if limit else "as soon as maxmemory is set"
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"{policy} drops lists of jobs {when}, without an error",
             "give the queues a server of their own, or `CONFIG SET maxmemory-policy noeviction`",
         )
     if limit and used * 100 > limit * NEARLY_FULL:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"{used * 100 // limit} % of maxmemory is used: soon every push is refused",
             "free memory, or raise maxmemory",
         )
     return ok(f"{policy}: no list is dropped")
 
 
-def judge_persistence(facts: Mapping[str, object], save: str | None) -> Finding:
+def judge_persistence(facts: Mapping[str, object], save: str | None) -> CheckResult:
     """Whether a restart keeps the lists. `save` is the server's save points, None unasked."""
     failing = [
         name
@@ -118,8 +118,8 @@ def judge_persistence(facts: Mapping[str, object], save: str | None) -> Finding:
         if facts.get(name, "ok") != "ok"
     ]
     if failing:
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             f"the server cannot save its lists ({', '.join(failing)}) and may refuse writes",
             "look at its disk and its log",
         )
@@ -127,8 +127,12 @@ def judge_persistence(facts: Mapping[str, object], save: str | None) -> Finding:
         return ok("an append-only file is kept")
     remedy = "`CONFIG SET appendonly yes`, and the same in the server's file"
     if save == "":
-        return Finding(Status.WARN, "nothing is saved: a restart loses every queued job", remedy)
+        return CheckResult(
+            CheckStatus.WARN, "nothing is saved: a restart loses every queued job", remedy
+        )
     points = f" at `{save}`" if save else ""
-    return Finding(
-        Status.WARN, f"only snapshots{points}: a crash loses the jobs pushed since the last", remedy
+    return CheckResult(
+        CheckStatus.WARN,
+        f"only snapshots{points}: a crash loses the jobs pushed since the last",
+        remedy,
     )

@@ -18,7 +18,7 @@ ERROR_CHARACTERS_MAX = 500
 GROUP = "consumer_group"
 
 
-class Status(StrEnum):
+class ClaimStatus(StrEnum):
     """What an inbox row says of its message and group. Source: contract, section 2, inbox."""
 
     CLAIMED = "claimed"
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ClaimRow:
     """An inbox row as it was read, and the server's time of the reading.
 
     `fence` holds the very values that a conditional update must find again. A count that is no
@@ -52,7 +52,7 @@ class Standing:
     claimed_by: str | None = None
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What stands behind a duplicate rejection; only DUE and EXPIRED may be taken."""
 
     DONE = "done"  # processed: succeeded with completed_at
@@ -64,7 +64,7 @@ class Verdict(StrEnum):
     EXPIRED = "expired"  # claimed by somebody who did not come back
 
 
-TAKEABLE = frozenset({Verdict.DUE, Verdict.EXPIRED})
+TAKEABLE = frozenset({ClaimVerdict.DUE, ClaimVerdict.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Left:
     """A message that was not claimed, and what stands in the way."""
 
     message: Message
-    verdict: Verdict
+    verdict: ClaimVerdict
     buried: bool = False  # this very look found the cap reached and marked the row dead
 
 
@@ -102,26 +102,30 @@ class Finish(StrEnum):
     SUPERSEDED = "superseded"  # somebody newer has it or finished it; nothing was written
 
 
-def judge(standing: Standing, claim_for: timedelta = CLAIM_FOR) -> Verdict:
+def judge(standing: ClaimRow, claim_for: timedelta = CLAIM_FOR) -> ClaimVerdict:
     """What a row that rejected a claim means; every row has exactly one meaning.
 
     A duplicate rejection alone says neither "done" nor "somebody has it". A claim without
     `claimed_until` counts from when it was last seen. Source: contract, section 3, inbox.
     """
     match standing.status:
-        case Status.SUCCEEDED:
-            return Verdict.UNMARKED if standing.completed_at is None else Verdict.DONE
-        case Status.DEAD:
-            return Verdict.DEAD
-        case Status.FAILED:
+        case ClaimStatus.SUCCEEDED:
+            return ClaimVerdict.UNMARKED if standing.completed_at is None else ClaimVerdict.DONE
+        case ClaimStatus.DEAD:
+            return ClaimVerdict.DEAD
+        case ClaimStatus.FAILED:
             due = standing.not_before is None or standing.not_before <= standing.now
-            return Verdict.DUE if due else Verdict.WAITING
+            return ClaimVerdict.DUE if due else ClaimVerdict.WAITING
         case _:
             until = lapses_at(standing, claim_for)
-            return Verdict.HELD if until is not None and until > standing.now else Verdict.EXPIRED
+            return (
+                ClaimVerdict.HELD
+                if until is not None and until > standing.now
+                else ClaimVerdict.EXPIRED
+            )
 
 
-def lapses_at(standing: Standing, claim_for: timedelta) -> datetime | None:
+def lapses_at(standing: ClaimRow, claim_for: timedelta) -> datetime | None:
     """When a claim lapses; None where its row holds no time at all, so that it has lapsed."""
     if standing.claimed_until is not None:
         return standing.claimed_until
@@ -129,14 +133,14 @@ def lapses_at(standing: Standing, claim_for: timedelta) -> datetime | None:
     return None if seen is None else shifted(seen, claim_for)
 
 
-def attempts_after_take(standing: Standing, verdict: Verdict) -> int:
+def attempts_after_take(standing: ClaimRow, verdict: ClaimVerdict) -> int:
     """The attempts of a row that is taken: an abandoned claim counts as a failed attempt."""
-    return standing.attempts + (verdict is Verdict.EXPIRED)
+    return standing.attempts + (verdict is ClaimVerdict.EXPIRED)
 
 
-def is_processed(standing: Standing) -> bool:
+def is_processed(standing: ClaimRow) -> bool:
     """Whether the message is processed for the group. Source: contract, section 2, inbox."""
-    return standing.status == Status.SUCCEEDED and standing.completed_at is not None
+    return standing.status == ClaimStatus.SUCCEEDED and standing.completed_at is not None
 
 
 def short_error(text: str) -> str:
@@ -157,7 +161,7 @@ class Why(StrEnum):
     TOO_MANY_DELIVERIES = "too_many_deliveries"
 
 
-def why_stuck(standing: Standing, older_than: timedelta, policy: RetryPolicy) -> tuple[Why, ...]:
+def why_stuck(standing: ClaimRow, older_than: timedelta, policy: RetryPolicy) -> tuple[Why, ...]:
     """Why a row is stuck, by age and frequency, whatever `attempts` says; empty when it is not."""
     return tuple(
         why
@@ -170,22 +174,22 @@ def why_stuck(standing: Standing, older_than: timedelta, policy: RetryPolicy) ->
     )
 
 
-def is_overdue(standing: Standing, older_than: timedelta) -> bool:
+def is_overdue(standing: ClaimRow, older_than: timedelta) -> bool:
     """Whether a row has not been completed for that long; a dead one that was settled is let go."""
-    settled = standing.status == Status.DEAD and standing.completed_at is not None
+    settled = standing.status == ClaimStatus.DEAD and standing.completed_at is not None
     if is_processed(standing) or settled:
         return False
     since = standing.first_seen_at or standing.last_seen_at
     return since is None or shifted(since, older_than) <= standing.now
 
 
-def is_delivered_again(standing: Standing) -> bool:
+def is_delivered_again(standing: ClaimRow) -> bool:
     """Whether a message was delivered again after it had been completed."""
     seen, done = standing.last_seen_at, standing.completed_at
     return seen is not None and done is not None and seen > done
 
 
-def every(standing: Standing) -> timedelta | None:
+def every(standing: ClaimRow) -> timedelta | None:
     """How often a message comes back, on average; None when it came once."""
     first, last = standing.first_seen_at, standing.last_seen_at
     if first is None or last is None or standing.deliveries < 2 or last <= first:  # noqa: PLR2004  # two make an interval

@@ -14,7 +14,7 @@ WORKER_TERM = timedelta(seconds=5)  # a worker that did not renew for this long 
 RENEW_EVERY = timedelta(seconds=2)
 
 
-class Place(StrEnum):
+class Destination(StrEnum):
     """Where a job's entry stands."""
 
     RETRY = "retry"
@@ -27,7 +27,7 @@ class Failure:
     """What one more failure makes of a job. `not_before` is None for a dead letter."""
 
     attempts: int
-    place: Place
+    place: Destination
     not_before: datetime | None
 
 
@@ -39,8 +39,8 @@ def failure(found: int, *, policy: RetryPolicy, now: datetime) -> Failure:
     """
     attempts = found + 1
     if policy.is_exhausted(attempts):
-        return Failure(attempts, Place.DEAD_LETTER, None)
-    return Failure(attempts, Place.RETRY, policy.due_at(now, attempts))
+        return Failure(attempts, Destination.DEAD_LETTER, None)
+    return Failure(attempts, Destination.RETRY, policy.due_at(now, attempts))
 
 
 def is_settled(job: Job) -> bool:
@@ -107,7 +107,7 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """One entry where it stands; position 0 is the head."""
 
     position: int
@@ -123,7 +123,7 @@ class Pushed:
 
     job_id: str
     attempts: int
-    to: Place
+    to: Destination
     not_before: datetime | None
 
 
@@ -143,7 +143,7 @@ def recoverable(found: Iterable[WorkerEntries]) -> int:
 
 
 @dataclass(slots=True)
-class Tally:
+class WorkerCounts:
     """What a run did: `ran` = `succeeded` + `failed`, and `dead_lettered` counts every kind."""
 
     ran: int = 0

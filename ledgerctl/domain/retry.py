@@ -34,10 +34,6 @@ class RetryPolicy:
             return self.cap
         return min(base_us << attempts, cap_us) * _MICROSECOND if base_us else self.base
 
-    def delay_s(self, attempts: int) -> float:
-        """The same in seconds, for display."""
-        return self.delay(attempts).total_seconds()
-
     def due_at(self, now: datetime, attempts: int) -> datetime:
         """When a job with that count is due: between `now` and `now + cap`, at most year 9999."""
         return shifted(now, self.delay(attempts))

@@ -198,7 +198,7 @@ class DayFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class AccountSummaries:
     """An account's summaries of a range of days."""
 
     account_id: str

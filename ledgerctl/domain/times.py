@@ -98,12 +98,6 @@ def lower_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
     return read.rounded_up() if isinstance(read, Instant) else day_bounds(read, zone)[0]
 
 
-def upper_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
-    """The first instant that `--to` or `--until` excludes; a date is included to its end."""
-    read = _read(text, now, zone)
-    return read.rounded_up() if isinstance(read, Instant) else day_bounds(read, zone)[1]
-
-
 def at_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
     """The last instant that `--at` includes; a date means its last millisecond."""
     read = _read(text, now, zone)

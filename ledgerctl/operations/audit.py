@@ -17,7 +17,7 @@ from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.stores.codec import to_id, to_job, to_row
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.listed import listed_jobs
-from ledgerctl.stores.sweep import Story, Sweep, is_plain
+from ledgerctl.stores.sweep import JobDocuments, Sweep, is_plain
 
 CHUNK = 1_000  # stories looked at together
 SCOPED = 200  # jobs loaded together
@@ -216,7 +216,7 @@ class Audit:
                 if self.progress is not None:
                     self.progress(f"{self.rows_checked} of {self.rows_expected} rows")
 
-    def _suspicious(self, chunk: list[Story], *, steady: bool) -> Iterator[Case]:
+    def _suspicious(self, chunk: list[JobDocuments], *, steady: bool) -> Iterator[Case]:
         """The cases of a chunk that are not plainly right, seen as of one moment."""
         now = self.stores.mongo.now()
         unmessaged = self._unmessaged(chunk)
@@ -230,7 +230,7 @@ class Audit:
         self.rows_checked += sum(len(story.rows) for story in chunk)
         yield from cases if steady else self._looked_at_again(cases)
 
-    def _unmessaged(self, chunk: list[Story]) -> frozenset[str]:
+    def _unmessaged(self, chunk: list[JobDocuments]) -> frozenset[str]:
         carrying = [
             row["_id"] if isinstance(row["_id"], str) else to_id(row["_id"]).text
             for story in chunk
@@ -345,7 +345,7 @@ def touched(one: Job | Row, since: datetime) -> bool:
     return any(at is not None and at >= since for at in times)
 
 
-def case_of(story: Story, now: datetime, unmessaged: Collection[str]) -> Case:
+def case_of(story: JobDocuments, now: datetime, unmessaged: Collection[str]) -> Case:
     """A story as the audit's checks take it."""
     rows = tuple(to_row(row) for row in story.rows)
     missing = frozenset(unmessaged) & ids(rows) if unmessaged else frozenset()

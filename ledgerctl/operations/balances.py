@@ -10,8 +10,8 @@ from ledgerctl.domain.balances import (
     AccountSum,
     Balance,
     Balances,
+    BalanceTally,
     Replay,
-    Tally,
     UnusableRow,
     in_replay_order,
 )
@@ -58,10 +58,10 @@ def require_account(stores: Stores, account: str) -> None:
         )
 
 
-def tally_of(stores: Stores, account: str, window: Document) -> Tally:
+def tally_of(stores: Stores, account: str, window: Document) -> BalanceTally:
     """The totals of an account's rows inside a window, summed by the server where that is exact."""
     rows = stores.account_rows
-    tally = Tally()
+    tally = BalanceTally()
     sums = rows.sums(account, window)
     if all(one.total is not None for one in sums):
         for one in sums:
@@ -75,7 +75,7 @@ def tally_of(stores: Stores, account: str, window: Document) -> Tally:
     return tally
 
 
-def add_all(tally: Tally, entries: Iterable[Entry]) -> None:
+def add_all(tally: BalanceTally, entries: Iterable[Entry]) -> None:
     """Count every row in."""
     for entry in entries:
         tally.add(entry)
@@ -122,7 +122,7 @@ def sum_again(stores: Stores, total: AccountBalance, window: Document) -> list[U
     if total.account_id is not None:
         tally = tally_of(stores, total.account_id, window)
     else:
-        tally = Tally()
+        tally = BalanceTally()
         add_all(tally, stores.account_rows.unowned_entries(window))
     total.balance, total.rows = tally.balance, tally.rows
     return tally.unusable
@@ -146,7 +146,7 @@ def replay(
     NotFound as `show` does.
     """
     require_account(stores, account)
-    opening = Tally()
+    opening = BalanceTally()
     if since is not None:
         opening = tally_of(stores, account, window_filter(before=since))
     entries = stores.account_rows.entries(account, since=since, before=before)

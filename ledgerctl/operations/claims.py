@@ -23,11 +23,11 @@ from ledgerctl.domain.inbox import (
     GROUP,
     TAKEABLE,
     Claim,
+    ClaimRow,
+    ClaimStatus,
+    ClaimVerdict,
     Finish,
     Left,
-    Standing,
-    Status,
-    Verdict,
     attempts_after_take,
     judge,
 )
@@ -118,10 +118,10 @@ class Claims:
             self._count_again([rows[one.message.id] for one in answers if isinstance(one, Left)])
         return answers
 
-    def _standing(self, messages: Sequence[Message]) -> list[Standing]:
+    def _standing(self, messages: Sequence[Message]) -> list[ClaimRow]:
         return self._inbox.standing(self.group, [message.key for message in messages])
 
-    def _settle(self, message: Message, standing: Standing | None, token: str) -> Claim | Left:
+    def _settle(self, message: Message, standing: ClaimRow | None, token: str) -> Claim | Left:
         if standing is None:
             raise Refused(
                 f"the claim of {message.id} was rejected, and no row of ({GROUP}, {KEY}) is why",
@@ -135,21 +135,21 @@ class Claims:
         return Left(message, verdict)
 
     def _take(
-        self, message: Message, standing: Standing, verdict: Verdict, token: str
+        self, message: Message, standing: ClaimRow, verdict: ClaimVerdict, token: str
     ) -> Claim | Left:
         attempts = attempts_after_take(standing, verdict)
         if attempts and self.policy.is_exhausted(
             attempts
         ):  # one put back is tried, whatever the cap
-            error = ABANDONED if verdict is Verdict.EXPIRED else None
+            error = ABANDONED if verdict is ClaimVerdict.EXPIRED else None
             buried = self._inbox.bury(standing, attempts=attempts, error=error)
-            return Left(message, Verdict.DEAD, buried=buried is not None)
+            return Left(message, ClaimVerdict.DEAD, buried=buried is not None)
         taken = self._inbox.take(standing, token=token, term=self.claim_for, attempts=attempts)
         if taken is None:
-            return Left(message, Verdict.HELD)  # somebody was faster
+            return Left(message, ClaimVerdict.HELD)  # somebody was faster
         return self._as_claim(message, taken, token)
 
-    def _as_claim(self, message: Message, standing: Standing, token: str) -> Claim:
+    def _as_claim(self, message: Message, standing: ClaimRow, token: str) -> Claim:
         until = standing.claimed_until or standing.now
         return Claim(
             row=standing.row,
@@ -161,7 +161,7 @@ class Claims:
             until=until,
         )
 
-    def _count_again(self, rows: Sequence[Standing]) -> None:
+    def _count_again(self, rows: Sequence[ClaimRow]) -> None:
         if rows:
             self._inbox.seen_again([row.row for row in rows])
 
@@ -252,7 +252,7 @@ class Claims:
     def failed(self, claim: Claim, error: str) -> Finish:
         """Count a failed handling; SUPERSEDED when whoever took the claim over has counted it."""
         match self._inbox.fail(claim, error, self.policy):
-            case Status.DEAD:
+            case ClaimStatus.DEAD:
                 return Finish.DEAD
             case None:
                 return Finish.SUPERSEDED

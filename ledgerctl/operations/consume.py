@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from ledgerctl.domain.days import EARLIEST
-from ledgerctl.domain.inbox import TAKEABLE, Claim, Finish, Left, Standing, judge
+from ledgerctl.domain.inbox import TAKEABLE, Claim, ClaimRow, Finish, Left, judge
 from ledgerctl.domain.rows import Message
 from ledgerctl.domain.times import shifted
 from ledgerctl.errors import UsageError
@@ -97,7 +97,7 @@ class Backlog:
             if messages := self._messages_of(rows):
                 yield messages
 
-    def _messages_of(self, rows: Sequence[Standing]) -> list[Message]:
+    def _messages_of(self, rows: Sequence[ClaimRow]) -> list[Message]:
         keys = [from_id(row.message) for row in rows if judge(row, self.claim_for) in TAKEABLE]
         found = self.stores.outbox.of_keys(keys) if keys else []
         return [one for one in found if self.topic is None or one.topic == self.topic]

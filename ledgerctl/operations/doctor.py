@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from ledgerctl.domain.doctor import Check, Finding, Status, worst_first
+from ledgerctl.domain.doctor import Check, CheckResult, CheckStatus, worst_first
 from ledgerctl.errors import LedgerctlError, StoreUnavailable
 from ledgerctl.operations import doctor_mongo as mongo
 from ledgerctl.operations import doctor_queues as queues
-from ledgerctl.operations.doctor_mongo import CHECK_S, Look, Source, permissions
+from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext, Source, permissions
 from ledgerctl.stores.connections import Stores
 
 BUDGET_S = 20.0  # for everything together; what has not been looked at by then is unknown
 
-Question = Callable[[Look], Finding]
+Question = Callable[[DoctorContext], CheckResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +56,35 @@ REACHABLE = {"mongo.reachable", "redis.reachable"}
 class Examination:
     """One round of all checks; remembers which store has been lost, and why."""
 
-    look: Look
+    look: DoctorContext
     started: float = field(default_factory=time.monotonic)
     lost: dict[Source, str] = field(default_factory=dict)
 
-    def finding(self, probe: Probe) -> Finding:
+    def finding(self, probe: Probe) -> CheckResult:
         """What one check found. Never raises ours, never takes longer than its share."""
         if why := self.lost.get(probe.source):
-            return Finding(Status.UNKNOWN, why)
+            return CheckResult(CheckStatus.UNKNOWN, why)
         if time.monotonic() - self.started > BUDGET_S:
-            return Finding(Status.UNKNOWN, "no time was left for it", "run it again")
+            return CheckResult(CheckStatus.UNKNOWN, "no time was left for it", "run it again")
         try:
             with self._bounded(probe.source):
                 return probe.ask(self.look)
         except LedgerctlError as error:
             return self._trouble(probe, error)
 
-    def _trouble(self, probe: Probe, error: LedgerctlError) -> Finding:
+    def _trouble(self, probe: Probe, error: LedgerctlError) -> CheckResult:
         """Why a check could not look; a store that does not answer is not asked again."""
         if probe.id in REACHABLE:
             self.lost[probe.source] = f"{probe.id} failed"
-            return Finding(Status.FAIL, error.message, remedy(probe.source, error))
+            return CheckResult(CheckStatus.FAIL, error.message, remedy(probe.source, error))
         if not isinstance(error, StoreUnavailable):
-            return Finding(Status.UNKNOWN, error.message, error.hint)
+            return CheckResult(CheckStatus.UNKNOWN, error.message, error.hint)
         if self._answers(probe.source):
-            return Finding(Status.UNKNOWN, f"no answer within {CHECK_S:g} s", "run it again")
+            return CheckResult(
+                CheckStatus.UNKNOWN, f"no answer within {CHECK_S:g} s", "run it again"
+            )
         self.lost[probe.source] = "the store stopped answering"
-        return Finding(Status.UNKNOWN, error.message, error.hint)
+        return CheckResult(CheckStatus.UNKNOWN, error.message, error.hint)
 
     def _answers(self, source: Source) -> bool:
         """Whether the store still answers, though not to everything in time."""
@@ -111,7 +113,7 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
     A store that is down fails its reachable check and leaves its others unknown; so does a right
     that is missing. `clock` is this machine's. Source: contract, section 3, doctor.
     """
-    examination = Examination(Look(stores, clock))
+    examination = Examination(DoctorContext(stores, clock))
     found = [Check(probe.id, examination.finding(probe)) for probe in CHECKS]
     return worst_first(with_loss(found, examination.lost))
 
@@ -119,9 +121,11 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
 def with_loss(found: list[Check], lost: dict[Source, str]) -> list[Check]:
     """A store that answered first and then fell silent is not reachable either."""
     return [
-        Check(check.id, Finding(Status.FAIL, f"{lost[source]} after: {check.finding.detail}"))
+        Check(
+            check.id, CheckResult(CheckStatus.FAIL, f"{lost[source]} after: {check.finding.detail}")
+        )
         if check.id in REACHABLE
-        and check.finding.status is not Status.FAIL
+        and check.finding.status is not CheckStatus.FAIL
         and (source := Source(check.id.partition(".")[0])) in lost
         else check
         for check in found

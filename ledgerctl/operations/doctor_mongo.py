@@ -10,9 +10,9 @@ from typing import Any
 
 from ledgerctl.config_file import permission_problem
 from ledgerctl.domain.doctor import (
-    Finding,
+    CheckResult,
+    CheckStatus,
     FlagCounts,
-    Status,
     judge_clock,
     judge_flags,
     ok,
@@ -42,7 +42,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DoctorContext:
     """The stores, and this machine's clock."""
 
     stores: Stores
@@ -64,7 +64,7 @@ KEPT = ("ledger", "jobs", "inbox", "outbox", "dead_archive", "leases")
 DISPENSABLE = ("usage_daily", "operator_log")
 
 
-def reachable(look: Look) -> Finding:
+def reachable(look: DoctorContext) -> CheckResult:
     """Whether MongoDB answers, lets us in, and is the member that takes writes."""
     deployment = look.stores.deployment
     started = time.monotonic()
@@ -72,18 +72,20 @@ def reachable(look: Look) -> Finding:
     took_ms = (time.monotonic() - started) * 1000
     who = logged_in(look)
     if not deployment.is_writable():
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             f"MongoDB {version} is not the primary: every change is refused",
             "point mongo_uri at the whole replica set",
         )
     said = f"MongoDB {version} answers in {took_ms:.0f} ms, {who}"
     if int(version.partition(".")[0]) < OLDEST_MAJOR:
-        return Finding(Status.WARN, f"{said}; ledgerctl wants 6.0 or newer", "upgrade the server")
+        return CheckResult(
+            CheckStatus.WARN, f"{said}; ledgerctl wants 6.0 or newer", "upgrade the server"
+        )
     return ok(said)
 
 
-def logged_in(look: Look) -> str:
+def logged_in(look: DoctorContext) -> str:
     """As whom we are connected. Raises NotPermitted when a user is wanted and none was given."""
     login = look.stores.deployment.login()
     if login.users:
@@ -98,19 +100,19 @@ def logged_in(look: Look) -> str:
     return "without a user"
 
 
-def transactions(look: Look) -> Finding:
+def transactions(look: DoctorContext) -> CheckResult:
     """Whether flag, row and message land together."""
     if look.stores.mongo.transactions:
         return ok("flag, row and message of a step are one transaction")
-    return Finding(
-        Status.WARN,
+    return CheckResult(
+        CheckStatus.WARN,
         "a standalone server has no transactions: a crash between two writes is finished by the"
         " next delivery or by `ledgerctl ledger repair`",
         "make it a replica set of one: start it with --replSet, then `rs.initiate()`",
     )
 
 
-def write_concern(look: Look) -> Finding:
+def write_concern(look: DoctorContext) -> CheckResult:
     """Whether a write that other programs were told of can still be lost.
 
     Ours always ask for the majority and the journal. What weakens the others' is the URI that
@@ -118,8 +120,8 @@ def write_concern(look: Look) -> Finding:
     """
     asked = weakness(look.stores.deployment.asked_write_concern())
     if asked:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"mongo_uri asks for {asked}; ledgerctl overrides that, other programs do not",
             "take it out of the URI",
         )
@@ -127,20 +129,20 @@ def write_concern(look: Look) -> Finding:
         return journal(look)
     default = weakness(look.stores.deployment.default_write_concern())
     if default:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"a writer that asks for nothing gets {default}: a failover may undo its writes",
             '`db.adminCommand({setDefaultRWConcern: 1, defaultWriteConcern: {w: "majority"}})`',
         )
     return ok("ours ask for the majority and the journal; so does the default for others")
 
 
-def journal(look: Look) -> Finding:
+def journal(look: DoctorContext) -> CheckResult:
     """Whether a standalone server keeps the journal that our writes ask for."""
     if look.stores.deployment.keeps_journal():
         return ok("every write waits for the journal")
-    return Finding(
-        Status.FAIL, "the server runs without its journal", "start it without --nojournal"
+    return CheckResult(
+        CheckStatus.FAIL, "the server runs without its journal", "start it without --nojournal"
     )
 
 
@@ -153,22 +155,22 @@ def weakness(concern: Mapping[str, Any]) -> str:
     return ", ".join(said)
 
 
-def clock(look: Look) -> Finding:
+def clock(look: DoctorContext) -> CheckResult:
     """Whether the server's clock and this machine's agree."""
     return judge_clock(look.stores.deployment.clock_offset(look.clock), "the MongoDB server")
 
 
-def ledger_unique(look: Look) -> Finding:
+def ledger_unique(look: DoctorContext) -> CheckResult:
     """Whether the server itself refuses a second row of a job's step."""
     return guarded(look, LEDGER_UNIQUE, "a job can be refunded or charged twice")
 
 
-def inbox_unique(look: Look) -> Finding:
+def inbox_unique(look: DoctorContext) -> CheckResult:
     """Whether the server itself refuses a second claim of a message."""
     return guarded(look, INBOX_UNIQUE, "a message can be claimed and applied twice")
 
 
-def guarded(look: Look, index: Index, danger: str) -> Finding:
+def guarded(look: DoctorContext, index: Index, danger: str) -> CheckResult:
     """Judge a unique index that must be there; what only looks like it and rows in its way are named."""
     indexes = look.stores.indexes
     present = indexes.present(index.collection)
@@ -182,14 +184,14 @@ def guarded(look: Look, index: Index, danger: str) -> Finding:
     rows = in_the_way(look, index)
     blocked = f"; in its way: {rows}" if rows else ""
     beside = f" ({'; '.join([*told, *instead])})" if told or instead else ""
-    return Finding(
-        Status.FAIL,
+    return CheckResult(
+        CheckStatus.FAIL,
         f"not protected: no unique ({', '.join(index.keys)}){beside}, {danger}{blocked}",
         f"{INIT} names all of them" if rows else INIT,
     )
 
 
-def in_the_way(look: Look, index: Index) -> str:
+def in_the_way(look: DoctorContext, index: Index) -> str:
     """A few of the rows that share a key, in words; empty when there is no time to find them."""
     try:
         with look.stores.mongo.bounded(COUNT_S):
@@ -202,7 +204,7 @@ def in_the_way(look: Look, index: Index) -> str:
     )
 
 
-def useful(first_key: str, look: Look) -> Finding:
+def useful(first_key: str, look: DoctorContext) -> CheckResult:
     """An index of the ledger that only costs time when it is absent."""
     wanted = next(one for one in INDEXES if one.collection == "ledger" and one.keys[0] == first_key)
     present = look.stores.indexes.present("ledger")
@@ -211,25 +213,25 @@ def useful(first_key: str, look: Look) -> Finding:
     narrower = Index("ledger", wanted.keys[:2])
     if any(not flaw(one, narrower) for one in present):
         return ok(f"({', '.join(narrower.keys)}); {INIT} adds the one that holds the amounts too")
-    return Finding(
-        Status.WARN,
+    return CheckResult(
+        CheckStatus.WARN,
         f"no index begins with ({', '.join(narrower.keys)}): large ledgers are read whole",
         INIT,
     )
 
 
-def expiry(look: Look) -> Finding:
+def expiry(look: DoctorContext) -> CheckResult:
     """Whether the server deletes money or state by itself: a TTL, or a capped collection."""
     lost = list(vanishing(look, KEPT))
     if lost:
-        return Finding(Status.FAIL, "; ".join(lost), DROP_HINT)
+        return CheckResult(CheckStatus.FAIL, "; ".join(lost), DROP_HINT)
     going = list(vanishing(look, DISPENSABLE))
     if going:
-        return Finding(Status.WARN, "; ".join(going), DROP_HINT)
+        return CheckResult(CheckStatus.WARN, "; ".join(going), DROP_HINT)
     return ok("nothing is deleted by itself")
 
 
-def vanishing(look: Look, collections: Sequence[str]) -> Iterator[str]:
+def vanishing(look: DoctorContext, collections: Sequence[str]) -> Iterator[str]:
     """Each way in which documents of these collections vanish by themselves."""
     for collection in collections:
         name = look.stores.mongo.collection(collection).name
@@ -244,7 +246,7 @@ def vanishing(look: Look, collections: Sequence[str]) -> Iterator[str]:
             yield f"{name} expires {options['expireAfterSeconds']} s after its key"
 
 
-def options_of(look: Look, collection: str) -> Mapping[str, Any]:
+def options_of(look: DoctorContext, collection: str) -> Mapping[str, Any]:
     """How a collection was made; empty where we may not ask, which its indexes need not share."""
     try:
         return look.stores.deployment.options_of(collection)
@@ -252,12 +254,12 @@ def options_of(look: Look, collection: str) -> Mapping[str, Any]:
         return {}
 
 
-def append_only(look: Look) -> Finding:
+def append_only(look: DoctorContext) -> CheckResult:
     """Whether this user could change or delete ledger rows, which nobody ever should."""
     login = look.stores.deployment.login()
     if not login.users:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             "the server asks for no user: anybody may change or delete ledger rows",
             "turn access control on; `ledgerctl db roles` prints the roles",
         )
@@ -265,8 +267,8 @@ def append_only(look: Look) -> Finding:
     may = [action for action in ("update", "remove") if login.allows(name, action)]
     who = ", ".join(login.users)
     if may:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"{who} may {' and '.join(may)} rows of {name}",
             "use a role that may only find and insert: `ledgerctl db roles`",
         )
@@ -274,12 +276,12 @@ def append_only(look: Look) -> Finding:
     return ok(f"{who} may {more}, never change or delete rows")
 
 
-def flags(look: Look) -> Finding:
+def flags(look: DoctorContext) -> CheckResult:
     """Whether every job's flags are booleans; a sample where counting all takes too long."""
     return judge_flags(flag_counts(look))
 
 
-def flag_counts(look: Look) -> FlagCounts:
+def flag_counts(look: DoctorContext) -> FlagCounts:
     """The counts of all jobs, or of a random sample of them."""
     deployment = look.stores.deployment
     try:
@@ -289,25 +291,27 @@ def flag_counts(look: Look) -> FlagCounts:
         return deployment.flag_counts(sample=SAMPLE)
 
 
-def inbox_keys(look: Look) -> Finding:
+def inbox_keys(look: DoctorContext) -> CheckResult:
     """Both halves of the claims' key, measured against the stored rows, not trusted."""
     rows, filled = look.stores.inbox.filled((GROUP, KEY, "tenant_id"))
     if not rows:
         return ok("no claims yet")
     lacking = [f"{rows - filled[name]} of {rows} claims lack {name}" for name in (GROUP, KEY)]
     if any(filled[name] < rows for name in (GROUP, KEY)):
-        return Finding(Status.FAIL, "; ".join(lacking), "`ledgerctl inbox audit`")
+        return CheckResult(CheckStatus.FAIL, "; ".join(lacking), "`ledgerctl inbox audit`")
     if shared := in_the_way(look, INBOX_UNIQUE):
-        return Finding(Status.FAIL, f"claims share a key: {shared}", "`ledgerctl inbox audit`")
+        return CheckResult(
+            CheckStatus.FAIL, f"claims share a key: {shared}", "`ledgerctl inbox audit`"
+        )
     return tenants(look, rows, filled["tenant_id"])
 
 
-def tenants(look: Look, rows: int, with_tenant: int) -> Finding:
+def tenants(look: DoctorContext, rows: int, with_tenant: int) -> CheckResult:
     """Whether a lookup by tenant, which nothing enforces, would miss."""
     messages, filled = look.stores.outbox.filled((KEY, "tenant_id"))
     if with_tenant < rows and filled["tenant_id"]:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"{rows - with_tenant} of {rows} claims have no tenant_id, {filled['tenant_id']} of"
             f" {messages} messages have one: a lookup by tenant misses",
             "look claims up by (consumer_group, message_key); `ledgerctl inbox audit` measures it",
@@ -315,7 +319,7 @@ def tenants(look: Look, rows: int, with_tenant: int) -> Finding:
     return ok(f"{rows} claims, group and key filled in each")
 
 
-def inbox_stuck(look: Look) -> Finding:
+def inbox_stuck(look: DoctorContext) -> CheckResult:
     """Whether messages go round without ever being done, by age and frequency."""
     policy = look.stores.settings.retry
     stuck = (
@@ -328,14 +332,14 @@ def inbox_stuck(look: Look) -> Finding:
         return ok("no claim is stuck")
     first = found[0]
     number = f"{STUCK_MAX} or more" if len(found) == STUCK_MAX else str(len(found))
-    return Finding(
-        Status.FAIL,
+    return CheckResult(
+        CheckStatus.FAIL,
         f"{number} claims are stuck, such as {first.message.text} of group {first.group}",
         "`ledgerctl inbox stuck`",
     )
 
 
-def permissions(look: Look) -> Finding:
+def permissions(look: DoctorContext) -> CheckResult:
     """Whether others may read a password in these files, or change what they say."""
     sources = look.stores.settings.sources
     if not sources:
@@ -344,8 +348,8 @@ def permissions(look: Look) -> Finding:
     if not problems:
         return ok(f"private: {', '.join(str(path) for path in sources)}")
     changeable = any("changed by others" in why for why in problems.values())
-    return Finding(
-        Status.FAIL if changeable else Status.WARN,
+    return CheckResult(
+        CheckStatus.FAIL if changeable else CheckStatus.WARN,
         "; ".join(problems.values()),
         f"`chmod 600 {' '.join(str(path) for path in problems)}`",
     )

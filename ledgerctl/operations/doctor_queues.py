@@ -4,18 +4,18 @@ import time
 
 from ledgerctl.domain.doctor import (
     CLOCK_OFF_MAX,
-    Finding,
-    Status,
+    CheckResult,
+    CheckStatus,
     judge_clock,
     judge_eviction,
     judge_persistence,
     ok,
 )
 from ledgerctl.errors import NotPermitted
-from ledgerctl.operations.doctor_mongo import CHECK_S, Look
+from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext
 
 
-def reachable(look: Look) -> Finding:
+def reachable(look: DoctorContext) -> CheckResult:
     """Whether Redis answers and lets us in; a clock that is off is said here too."""
     server = look.stores.queue_server
     started = time.monotonic()
@@ -27,7 +27,7 @@ def reachable(look: Look) -> Finding:
     return ok(f"{described(look)} answers in {took_ms:.0f} ms")
 
 
-def described(look: Look) -> str:
+def described(look: DoctorContext) -> str:
     """The server's kind and version, as far as it says them."""
     try:
         facts = look.stores.queue_server.facts()
@@ -38,18 +38,18 @@ def described(look: Look) -> str:
     return f"Redis {facts.get('redis_version', '?')}"
 
 
-def role(look: Look) -> Finding:
+def role(look: DoctorContext) -> CheckResult:
     """Whether this server takes changes."""
     found = look.stores.queue_server.role()
     if found == "master":
         return ok("primary")
     kind = "a replica" if found == "slave" else f"a {found}"
-    return Finding(
-        Status.FAIL, f"{kind}: every change is refused", "point redis_url at the primary"
+    return CheckResult(
+        CheckStatus.FAIL, f"{kind}: every change is refused", "point redis_url at the primary"
     )
 
 
-def eviction(look: Look) -> Finding:
+def eviction(look: DoctorContext) -> CheckResult:
     """Whether the server drops lists when memory is short."""
     server = look.stores.queue_server
     try:
@@ -64,13 +64,13 @@ def eviction(look: Look) -> Finding:
     )
 
 
-def persistence(look: Look) -> Finding:
+def persistence(look: DoctorContext) -> CheckResult:
     """Whether the lists outlive a restart."""
     server = look.stores.queue_server
     return judge_persistence(server.facts(), server.setting("save"))
 
 
-def types(look: Look) -> Finding:
+def types(look: DoctorContext) -> CheckResult:
     """Whether every key under the configured names is a list that nobody lets expire."""
     server = look.stores.queue_server
     deadline = time.monotonic() + CHECK_S
@@ -80,14 +80,14 @@ def types(look: Look) -> Finding:
         f"{name}: expected list, found {kind}" for name, kind in found.items() if kind != "list"
     ]
     if wrong:
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             "; ".join(wrong),
             "look at the key by hand, or give another name in [keys]",
         )
     if expiring := server.expiring(found):
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             f"the server will delete {', '.join(expiring)} by itself",
             f"`PERSIST {expiring[0]}`",
         )

@@ -10,13 +10,13 @@ from typing import Any
 from ledgerctl.domain.ids import Id, chunks
 from ledgerctl.domain.inbox import (
     GROUP,
+    ClaimRow,
+    ClaimStatus,
+    ClaimVerdict,
     Filled,
     InboxAudit,
     Lookup,
     Measured,
-    Standing,
-    Status,
-    Verdict,
     Why,
     default_lookups,
     every,
@@ -85,7 +85,7 @@ def measured_as(rows: int, filled: Mapping[str, int]) -> Measured:
 
 
 @dataclass(slots=True)
-class Tally:
+class LookupCounts:
     """What reading every row beside its message came to."""
 
     matched: int = 0
@@ -94,9 +94,11 @@ class Tally:
     claimed: dict[str, int] = field(default_factory=dict)
 
 
-def tally_of(stores: Stores, lookups: Sequence[tuple[str, ...]], fields: Sequence[str]) -> Tally:
+def tally_of(
+    stores: Stores, lookups: Sequence[tuple[str, ...]], fields: Sequence[str]
+) -> LookupCounts:
     """Simulate each look-up for each row from its own message."""
-    tally = Tally()
+    tally = LookupCounts()
     last: tuple[object, object] | None = None
     rows = stores.inbox.by_group_and_key([TENANT, *fields])
     for chunk in chunks(rows, CHUNK):
@@ -119,7 +121,7 @@ def messages_of(
 
 
 def count_row(
-    tally: Tally,
+    tally: LookupCounts,
     row: Document,
     message: Document | None,
     lookups: Sequence[tuple[str, ...]],
@@ -187,7 +189,7 @@ def content(message: Document) -> list[Any]:
 class Stuck:
     """One row that is stuck, and why."""
 
-    standing: Standing
+    standing: ClaimRow
     why: tuple[Why, ...]
     document: Document
 
@@ -229,7 +231,7 @@ def stuck(stores: Stores, *, older_than: timedelta, limit: int) -> tuple[list[St
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MessagePage:
     """A message and the rows of every group that saw it."""
 
     key: str
@@ -237,17 +239,17 @@ class Shown:
     rows: list[Document]
 
 
-def show(stores: Stores, key: str, group: str | None) -> Shown:
+def show(stores: Stores, key: str, group: str | None) -> MessagePage:
     """A message and its rows. Raises NotFound when there is neither, or not in that group."""
     standings = stores.inbox.of_key(key, group)
     messages = stores.outbox.of_text(key)
     if not standings and (group is not None or not messages):
         raise not_found(key, group)
     rows = stores.inbox.documents([standing.row for standing in standings])
-    return Shown(key, messages, rows)
+    return MessagePage(key, messages, rows)
 
 
-def one_row(stores: Stores, key: str, group: str | None) -> Standing:
+def one_row(stores: Stores, key: str, group: str | None) -> ClaimRow:
     """The one row of a key. Raises NotFound, or UsageError when the key stands in several groups."""
     found = stores.inbox.of_key(key, group)
     if not found:
@@ -272,16 +274,16 @@ def not_found(key: str, group: str | None) -> NotFound:
     return NotFound(f"no message {key!r} in {where}", hint="`ledgerctl inbox list` names the rows")
 
 
-def check_retry(standing: Standing) -> None:
+def check_retry(standing: ClaimRow) -> None:
     """Raise Refused while somebody holds a live claim."""
-    if judge(standing) is Verdict.HELD:
+    if judge(standing) is ClaimVerdict.HELD:
         raise Refused(
             f"message {standing.message} is being handled in group {standing.group!r}",
             hint="try again once its claim has lapsed; `ledgerctl inbox show` says when",
         )
 
 
-def retry(stores: Stores, standing: Standing) -> Standing:
+def retry(stores: Stores, standing: ClaimRow) -> ClaimRow:
     """Make a message due now with attempts 0, only if its row still stands as it was read."""
     check_retry(standing)
     return unchanged(stores.inbox.retry(standing), standing)
@@ -290,9 +292,9 @@ def retry(stores: Stores, standing: Standing) -> Standing:
 # settle
 
 
-def check_settle(standing: Standing) -> None:
+def check_settle(standing: ClaimRow) -> None:
     """Raise Refused for a row whose handling nobody says has succeeded."""
-    if standing.status in {Status.SUCCEEDED, Status.DEAD}:
+    if standing.status in {ClaimStatus.SUCCEEDED, ClaimStatus.DEAD}:
         return
     raise Refused(
         f"message {standing.message} is {standing.status or 'without a status'} in group"
@@ -301,7 +303,7 @@ def check_settle(standing: Standing) -> None:
     )
 
 
-def acknowledge(stores: Stores, standing: Standing) -> Standing:
+def acknowledge(stores: Stores, standing: ClaimRow) -> ClaimRow:
     """Complete one row as of its last delivery, and forget how often it was delivered.
 
     A dead one stays dead: it is let go, and no longer stuck.
@@ -310,7 +312,7 @@ def acknowledge(stores: Stores, standing: Standing) -> Standing:
     return unchanged(stores.inbox.acknowledge(standing), standing)
 
 
-def unchanged(after: Standing | None, before: Standing) -> Standing:
+def unchanged(after: ClaimRow | None, before: ClaimRow) -> ClaimRow:
     """The row after a change. Raises Refused when it was no longer what had been read."""
     if after is None:
         raise Refused(

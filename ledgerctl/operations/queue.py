@@ -12,11 +12,11 @@ from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.payload import Payload, Unreadable, failed, new_payload, read_payload
 from ledgerctl.domain.queue import (
     LEASE_PREFIX,
-    Entry,
+    Destination,
     Failure,
     ListName,
-    Place,
     Pushed,
+    QueueEntry,
     QueueStats,
     RetryStats,
     WorkerEntries,
@@ -33,7 +33,7 @@ from ledgerctl.errors import (
 from ledgerctl.operations.cases import only_job
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.queues import Queues
-from ledgerctl.stores.retry_queue import Move
+from ledgerctl.stores.retry_queue import ListMove
 
 PUSH_ROUNDS = 20  # lists that change under every look are no reason to lose a failure
 CHUNK_ENTRIES = 200
@@ -67,7 +67,7 @@ def retry_stats(entries: Iterator[bytes], now: datetime) -> RetryStats:
     return found
 
 
-def listed(queues: Queues, name: ListName, *, limit: int) -> tuple[list[Entry], int]:
+def listed(queues: Queues, name: ListName, *, limit: int) -> tuple[list[QueueEntry], int]:
     """The first `limit` entries of a list (0: all), and how many there are."""
     keys = keys_of(queues, name)
     queues.require_lists(*keys)
@@ -88,11 +88,11 @@ def keys_of(queues: Queues, name: ListName) -> list[str]:
             return queues.processing_keys()
 
 
-def entries_of(queues: Queues, key: str) -> Iterator[Entry]:
+def entries_of(queues: Queues, key: str) -> Iterator[QueueEntry]:
     """Every entry of one list, read."""
     worker = worker_of(queues, key) if key.startswith(f"{queues.keys.processing}:") else None
     for position, raw in enumerate(queues.read_all(key)):
-        yield Entry(position, key, worker, read_payload(raw), raw)
+        yield QueueEntry(position, key, worker, read_payload(raw), raw)
 
 
 def dead_letter_keys(queues: Queues) -> list[str]:
@@ -116,7 +116,7 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueuedEntries:
     """Where a job's entries stand; `tails` is what the lists ended with before they were read."""
 
     processing: list[Spot]
@@ -175,7 +175,7 @@ def plan_push(
 def apply_push(stores: Stores, plan: PushPlan, *, regardless: bool = False) -> bool:
     """Do what was planned in one script; False, and nothing done, when the lists have changed."""
     keys, lists = stores.settings.keys, stores.retry_lists
-    target = keys.retry if plan.after.place is Place.RETRY else keys.dead_letter
+    target = keys.retry if plan.after.place is Destination.RETRY else keys.dead_letter
     if plan.source is None:
         other = keys.dead_letter if target == keys.retry else keys.retry
         tails = {target: plan.tails[target], other: plan.tails[other]}
@@ -197,13 +197,13 @@ def push(stores: Stores, plan: PushPlan, again: Callable[[], PushPlan]) -> Pushe
     )
 
 
-def look(queues: Queues, job_id: str) -> Standing:
+def look(queues: Queues, job_id: str) -> QueuedEntries:
     """Every entry of a job. Processing is read last: entries move from retry to there."""
     keys = queues.keys
     queues.require_lists(keys.retry, keys.dead_letter)
     dead_keys = dead_letter_keys(queues)
     tails = {key: tail(queues, key) for key in (keys.retry, keys.dead_letter)}
-    return Standing(
+    return QueuedEntries(
         retry=spots(queues, [keys.retry], job_id),
         dead=spots(queues, dead_keys, job_id),
         processing=spots(queues, queues.processing_keys(), job_id),
@@ -309,7 +309,7 @@ def recovered_chunks(stores: Stores, key: str, entries: int) -> Iterator[int]:
     while entries > 0 and (page := queues.page(key, 0, min(CHUNK_ENTRIES, entries))):
         before = queues.length(key)
         try:
-            moved = sum(lists.move(key, queues.keys.retry, [Move(raw, raw) for raw in page]))
+            moved = sum(lists.move(key, queues.keys.retry, [ListMove(raw, raw) for raw in page]))
         except OutcomeUnknown:
             lost += 1
             if lost > LOST_REPLIES_MAX:

@@ -45,7 +45,7 @@ DAYS_AT_ONCE = 2  # days computed side by side, each in a session of its own
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RebuildRequest:
     """What to rebuild."""
 
     window: Window = field(default_factory=Window)
@@ -64,7 +64,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RebuildPlan:
     """What a rebuild is about to do, read from the ledger at one `as_of`."""
 
     as_of: datetime
@@ -83,7 +83,7 @@ class Plan:
         """The accounts that are not written."""
         return accounts_of(self.refused)
 
-    def rule(self, stores: Stores, request: "Request") -> Rule:
+    def rule(self, stores: Stores, request: "RebuildRequest") -> Rule:
         """How its summaries are written."""
         return Rule(stores.settings.timezone, self.as_of, request.accounts, self.refused_accounts)
 
@@ -117,7 +117,7 @@ class Plan:
 
 def rebuild(
     stores: Stores,
-    request: Request,
+    request: RebuildRequest,
     *,
     stopping: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
@@ -156,7 +156,7 @@ def rebuild(
 
 def overwrite(
     stores: Stores,
-    request: Request,
+    request: RebuildRequest,
     mark: datetime | None = None,
     *,
     stopping: Callable[[], bool] = lambda: False,
@@ -200,7 +200,7 @@ def mark_of(stores: Stores) -> datetime | None:
     return found if isinstance(found, datetime) else None
 
 
-def preview(stores: Stores, request: Request) -> Rebuilt:
+def preview(stores: Stores, request: RebuildRequest) -> Rebuilt:
     """What a rebuild would change; takes no lease, writes nothing."""
     began = time.monotonic()
     zone = stores.settings.zone
@@ -230,14 +230,16 @@ def preview(stores: Stores, request: Request) -> Rebuilt:
     return rebuilt
 
 
-def known(stores: Stores, request: Request) -> Request:
+def known(stores: Stores, request: RebuildRequest) -> RebuildRequest:
     """The request, its account as it is spelled in the stores. Raises NotFound for no account."""
     if request.account is None:
         return request
     return replace(request, account=require_known(stores, request.account))
 
 
-def make_plan(stores: Stores, request: Request, mark: datetime | None, session: Any) -> Plan:
+def make_plan(
+    stores: Stores, request: RebuildRequest, mark: datetime | None, session: Any
+) -> RebuildPlan:
     """Read the server's time first, then what there is to do."""
     summaries, zone = stores.summaries, stores.settings.zone
     as_of = summaries.now(session)
@@ -257,7 +259,7 @@ def make_plan(stores: Stores, request: Request, mark: datetime | None, session: 
     strayed = stores.daily_rows.strayed_rows(recorded, request.accounts, session)
     # What refuses an account on a late day has strayed: recorded in the window, dated before it.
     inside = [one for span, one in odd.items() if span.day not in late]
-    return Plan(
+    return RebuildPlan(
         as_of=as_of,
         from_day=from_day,
         to_day=to_day,
@@ -304,8 +306,8 @@ def late_days(
 
 def carry_out(
     stores: Stores,
-    request: Request,
-    plan: Plan,
+    request: RebuildRequest,
+    plan: RebuildPlan,
     rebuilt: Rebuilt,
     session: Any,
     stopping: Callable[[], bool],
@@ -339,12 +341,12 @@ def carry_out(
     count_written(stores, plan, rebuilt, session)
 
 
-def days_left(plan: Plan, done: Collection[DaySpan]) -> tuple[str, ...]:
+def days_left(plan: RebuildPlan, done: Collection[DaySpan]) -> tuple[str, ...]:
     """Name the days of a plan that were not written."""
     return tuple(span.day for span in plan.days if span not in done)
 
 
-def count_written(stores: Stores, plan: Plan, rebuilt: Rebuilt, session: Any) -> None:
+def count_written(stores: Stores, plan: RebuildPlan, rebuilt: Rebuilt, session: Any) -> None:
     """Count what stands with this run's `as_of`."""
     written = [stores.summaries.written_at(one, plan.as_of, session) for one in plan.conditions]
     rebuilt.accounts = len(frozenset().union(*(one.accounts for one in written)))

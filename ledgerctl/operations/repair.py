@@ -26,7 +26,7 @@ from ledgerctl.domain.rows import RowType
 from ledgerctl.errors import InvariantBroken
 from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.cases import ids, load, without_message
-from ledgerctl.operations.steps import LOOK_AGAIN_S, Request, complete_row, flag_time
+from ledgerctl.operations.steps import LOOK_AGAIN_S, StepRequest, complete_row, flag_time
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import LEDGER_UNIQUE
 
@@ -39,7 +39,7 @@ FLAG_OF = {RowType.REFUND: "refunded", RowType.RECLAIM: "reclaimed"}
 
 
 @dataclass(slots=True)
-class Selection:
+class RepairSelection:
     """What a repair would touch: the ids of jobs, and of rows that name none, in order."""
 
     jobs: list[str] = field(default_factory=list)
@@ -89,9 +89,9 @@ class Repairer:
         for case in Audit(self.stores, self.scope, self.progress).cases():
             yield from self._wanted(case)
 
-    def select(self) -> Selection:
+    def select(self) -> RepairSelection:
         """What is ripe for repair now."""
-        selection = Selection()
+        selection = RepairSelection()
         now = self.stores.mongo.now()
         for repair in self.planned():
             if not self.is_ripe(repair, now):
@@ -125,7 +125,7 @@ class Repairer:
 
     # doing
 
-    def apply(self, selection: Selection, run: RepairRun) -> None:
+    def apply(self, selection: RepairSelection, run: RepairRun) -> None:
         """Heal what was selected; each job is read again, and each step keeps its guard."""
         run.result.fates[Fate.LEFT] += selection.young
         left = len(selection.jobs) + len(selection.rows)
@@ -138,7 +138,7 @@ class Repairer:
         finally:
             run.result.not_tried = left
 
-    def _cases(self, selection: Selection) -> Iterator[Case]:
+    def _cases(self, selection: RepairSelection) -> Iterator[Case]:
         for some in chunks(selection.jobs, LOADED):
             yield from load(self.stores, some)
         for some in chunks(selection.rows, LOADED):
@@ -174,7 +174,7 @@ class Repairer:
                 run.result.items.append(RepairNote(effect.why, refused=True))
                 run.result.fates[Fate.REFUSED] += 1
                 return
-            if effect is Effect.WROTE:
+            if effect is RepairEffect.WROTE:
                 wrote = True
                 run.result.count(str(step.mend))
         if wrote:
@@ -182,7 +182,7 @@ class Repairer:
         else:
             run.result.fates[Fate.LEFT] += 1
 
-    def _apply(self, step: RepairStep, run: RepairRun) -> "Effect | Refusal":
+    def _apply(self, step: RepairStep, run: RepairRun) -> "RepairEffect | Refusal":
         """Do one step under its guard."""
         match step.mend:
             case Mend.APPEND_ROW:
@@ -198,7 +198,7 @@ class Repairer:
                 wrote = self.stores.jobs.date_flag(required(step.job).id, flag_of(step), at=at)
             case other:
                 assert_never(other)
-        return Effect.WROTE if wrote else Effect.NEEDLESS
+        return RepairEffect.WROTE if wrote else RepairEffect.NEEDLESS
 
     def _set_flag(self, step: RepairStep) -> bool:
         """Set a flag that a row proves; never a reclaim's on a job that is not refunded."""
@@ -210,16 +210,16 @@ class Repairer:
         at = None if flag_time(step_of(step), seen) else step.at
         return self.stores.jobs.set_proven_flag(seen, flag_of(step), at=at)
 
-    def _append(self, step: RepairStep, run: RepairRun) -> "Effect | Refusal":
+    def _append(self, step: RepairStep, run: RepairRun) -> "RepairEffect | Refusal":
         """Append the row that a set flag calls for, by the code of the guarded steps."""
         job_id = required(step.job).id
-        request = Request(step_of(step), job_id.text, run.operation_id, run.reason)
+        request = StepRequest(step_of(step), job_id.text, run.operation_id, run.reason)
         if step.at is None and not self.index_is_unique:
             self._wait_for_the_slow()
         job = self.stores.jobs.get(job_id)
         decision = self._decision(step, job)
         if job is None or not isinstance(decision, Append) or not decision.complete:
-            return Effect.NEEDLESS  # another writer has done it
+            return RepairEffect.NEEDLESS  # another writer has done it
         result = complete_row(self.stores, request, job, decision)
         if result.applied and result.row_id and flag_time(request.step, job) is None:
             run.result.items.append(RepairNote(result.row_id))
@@ -236,7 +236,7 @@ class Repairer:
         return (decide_refund if step.row_type == RowType.REFUND else decide_reclaim)(job, rows)
 
 
-class Effect(Enum):
+class RepairEffect(Enum):
     """What came of one repair step."""
 
     WROTE = auto()
@@ -250,12 +250,12 @@ class Refusal:
     why: str
 
 
-def effect_of(result: StepResult) -> Effect | Refusal:
+def effect_of(result: StepResult) -> RepairEffect | Refusal:
     """What came of appending a row."""
     if result.applied:
-        return Effect.WROTE
+        return RepairEffect.WROTE
     if result.outcome in ALREADY:
-        return Effect.NEEDLESS
+        return RepairEffect.NEEDLESS
     return Refusal(f"job {result.job_id}: {result.outcome}, {result.detail}")
 
 

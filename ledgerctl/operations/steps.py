@@ -36,7 +36,7 @@ from ledgerctl.errors import (
 )
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import LEDGER_UNIQUE
-from ledgerctl.stores.jobs import Found, Guarded
+from ledgerctl.stores.jobs import Guarded, JobsOfText
 from ledgerctl.stores.ledger import Already, Appended, AppendOutcome, Conflict, RowTaken
 from ledgerctl.stores.mongo import PATIENCE_S, Conflicted
 
@@ -62,7 +62,7 @@ TYPE_OF = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StepRequest:
     """Ask for one guarded step; its row carries the operation id and the reason."""
 
     step: Step
@@ -80,7 +80,7 @@ def refund(stores: Stores, job_id: str, *, operation_id: str, **options: Any) ->
     The amount is the charge row's, never what anyone reports. Options: `reason`, `force`.
     Raises JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted. Source: domain, section 3.
     """
-    return take(stores, Request(Step.REFUND, job_id, operation_id, **options))
+    return take(stores, StepRequest(Step.REFUND, job_id, operation_id, **options))
 
 
 def reclaim(stores: Stores, job_id: str, *, operation_id: str, **options: Any) -> StepResult:
@@ -88,7 +88,7 @@ def reclaim(stores: Stores, job_id: str, *, operation_id: str, **options: Any) -
 
     Call it unconditionally on success. Options: `reason`. Raises as `refund` does.
     """
-    return take(stores, Request(Step.RECLAIM, job_id, operation_id, **options))
+    return take(stores, StepRequest(Step.RECLAIM, job_id, operation_id, **options))
 
 
 def charge(
@@ -97,7 +97,7 @@ def charge(
     """Charge a job before it runs, at most once, creating its document with its charge row."""
     owner = owner_of(stores, account)
     return take(
-        stores, Request(Step.CHARGE, job_id, operation_id, account=owner, cost=cost, **options)
+        stores, StepRequest(Step.CHARGE, job_id, operation_id, account=owner, cost=cost, **options)
     )
 
 
@@ -110,13 +110,13 @@ def owner_of(stores: Stores, account: str) -> Id:
 class StepAttempt:
     """Carry one attempt at a step: what its first look saw, then its result or its error."""
 
-    request: Request
+    request: StepRequest
     seen: tuple[Job | None, Decision] | None = None
     result: StepResult | None = None
     error: LedgerctlError | None = None
 
 
-def take(stores: Stores, request: Request) -> StepResult:
+def take(stores: Stores, request: StepRequest) -> StepResult:
     """Do one guarded step: flag, row and message together, or none of them.
 
     With transactions the three are one; without, they are written in that order and the next
@@ -186,7 +186,7 @@ def take_alone(
     raise InvariantBroken(f"the guard of job {request.job_id} kept missing without a reason")
 
 
-def preview(stores: Stores, request: Request) -> StepResult:
+def preview(stores: Stores, request: StepRequest) -> StepResult:
     """Return what `take` would do, changing nothing."""
     ((job, decision),) = look(stores, [request])
     if isinstance(decision, Stop):
@@ -198,7 +198,7 @@ def preview(stores: Stores, request: Request) -> StepResult:
     return applied(request, row, completed=decision.complete)
 
 
-def look(stores: Stores, requests: Sequence[Request]) -> list[tuple[Job | None, Decision]]:
+def look(stores: Stores, requests: Sequence[StepRequest]) -> list[tuple[Job | None, Decision]]:
     """Read the jobs with their rows and decide; the guard in the write has the last word.
 
     A charge row never changes, so the amount read here is the amount for ever.
@@ -207,7 +207,7 @@ def look(stores: Stores, requests: Sequence[Request]) -> list[tuple[Job | None, 
     return [judged(stores, one, found) for one, found in zip(requests, looks, strict=True)]
 
 
-def judged(stores: Stores, request: Request, found: Found) -> tuple[Job | None, Decision]:
+def judged(stores: Stores, request: StepRequest, found: JobsOfText) -> tuple[Job | None, Decision]:
     """Return the one job that the text names, and what its documents allow."""
     if len(found) > 1:
         kinds = " and ".join(sorted(job.id.kind for job, _ in found))
@@ -219,7 +219,7 @@ def judged(stores: Stores, request: Request, found: Found) -> tuple[Job | None, 
     return None, decide(request, None, rows)
 
 
-def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
+def decide(request: StepRequest, job: Job | None, rows: list[Row]) -> Decision:
     """Return what the documents allow; the guard in the write has the last word."""
     if request.step is Step.CHARGE:
         account, cost = charged(request)
@@ -235,7 +235,7 @@ def decide(request: Request, job: Job | None, rows: list[Row]) -> Decision:
     return decide_reclaim(job, rows)
 
 
-def charged(request: Request) -> tuple[Id, int]:
+def charged(request: StepRequest) -> tuple[Id, int]:
     """Return the account and cost that a charge must carry."""
     if request.account is None or request.cost is None:
         raise InvariantBroken("a charge without its account or cost")
@@ -250,7 +250,7 @@ class GuardMissed(Exception):
 
 
 def write(
-    stores: Stores, request: Request, row: NewRow, job: Job | None, patience_s: float
+    stores: Stores, request: StepRequest, row: NewRow, job: Job | None, patience_s: float
 ) -> StepResult | None:
     """Write flag, row and message, in this order; None when another writer was faster.
 
@@ -272,7 +272,7 @@ def write(
 
 def land(
     stores: Stores,
-    steps: Sequence[tuple[Request, NewRow]],
+    steps: Sequence[tuple[StepRequest, NewRow]],
     *,
     patience_s: float = PATIENCE_S,
     once: bool = False,
@@ -305,7 +305,7 @@ def conflict(stored: Row) -> Stop:
     return Stop(Outcome.CONFLICT, stored, f"row id {stored.id} is already used by a different row")
 
 
-def guarded(stores: Stores, request: Request, row: NewRow) -> Guarded:
+def guarded(stores: Stores, request: StepRequest, row: NewRow) -> Guarded:
     """Return the conditional write of a step, which succeeds for exactly one caller ever."""
     job_id = required_job(row)
     match request.step:
@@ -322,7 +322,7 @@ def guarded(stores: Stores, request: Request, row: NewRow) -> Guarded:
 # the end of a step
 
 
-def already(stores: Stores, request: Request, job: Job | None, stop: Stop) -> StepResult:
+def already(stores: Stores, request: StepRequest, job: Job | None, stop: Stop) -> StepResult:
     """Return the result of a step that writes no row; a message that a crash lost is put."""
     if stop.row is not None and stop.outcome in ALREADY:
         stores.ledger.complete_message(stop.row)
@@ -330,7 +330,7 @@ def already(stores: Stores, request: Request, job: Job | None, stop: Stop) -> St
 
 
 def complete(
-    stores: Stores, request: Request, job: Job | None, decision: Append
+    stores: Stores, request: StepRequest, job: Job | None, decision: Append
 ) -> StepResult | None:
     """Append the row that a crash left missing, dated by the flag.
 
@@ -344,7 +344,7 @@ def complete(
     return complete_row(stores, request, job, decision)
 
 
-def complete_row(stores: Stores, request: Request, job: Job, decision: Append) -> StepResult:
+def complete_row(stores: Stores, request: StepRequest, job: Job, decision: Append) -> StepResult:
     """Append the missing row of a set flag at most once, dated by the flag, else now."""
     now = stores.mongo.now()
     at = flag_time(request.step, job) or now
@@ -352,7 +352,7 @@ def complete_row(stores: Stores, request: Request, job: Job, decision: Append) -
     return ended(stores, request, row, stores.ledger.append_once(row), completed=True)
 
 
-def look_again(stores: Stores, request: Request, job: Job) -> StepResult | None:
+def look_again(stores: Stores, request: StepRequest, job: Job) -> StepResult | None:
     """Wait for the row of a worker that is between flag and row; refuse when none comes."""
     deadline = time.monotonic() + LOOK_AGAIN_S
     while time.monotonic() < deadline:
@@ -369,7 +369,7 @@ def look_again(stores: Stores, request: Request, job: Job) -> StepResult | None:
 
 def ended(
     stores: Stores,
-    request: Request,
+    request: StepRequest,
     row: NewRow,
     outcome: AppendOutcome,
     *,
@@ -389,13 +389,13 @@ def ended(
             return already(stores, request, job, Stop(ALREADY_OF[request.step], stored))
 
 
-def row_now(stores: Stores, request: Request, job: Job | None, decision: Append) -> NewRow:
+def row_now(stores: Stores, request: StepRequest, job: Job | None, decision: Append) -> NewRow:
     """Return the row of this step, dated now."""
     job_id = Id(request.job_id) if job is None else job.id
     return new_row(request, job_id, decision, stores.mongo.now())
 
 
-def new_row(request: Request, job_id: Id, decision: Append, at: datetime) -> NewRow:
+def new_row(request: StepRequest, job_id: Id, decision: Append, at: datetime) -> NewRow:
     """Return the row of this step: identity, account and amount are fixed before it is sent."""
     row_type = TYPE_OF[request.step]
     return NewRow(
@@ -447,7 +447,7 @@ STATE_AFTER = {
 }
 
 
-def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
+def applied(request: StepRequest, row: NewRow, *, completed: bool) -> StepResult:
     """Return the result of a step that wrote its row."""
     mark = "the job existed" if request.step is Step.CHARGE else "the flag was set"
     return StepResult(
@@ -462,7 +462,7 @@ def applied(request: Request, row: NewRow, *, completed: bool) -> StepResult:
     )
 
 
-def stopped(request: Request, job: Job | None, decision: Stop) -> StepResult:
+def stopped(request: StepRequest, job: Job | None, decision: Stop) -> StepResult:
     """Return the result of a step that wrote nothing."""
     row = decision.row
     return StepResult(
@@ -530,10 +530,10 @@ class Batch:
         except JobHeld as error:
             result.error = error
 
-    def _requests(self, operation_id: str, reason: str | None) -> list[Request]:
+    def _requests(self, operation_id: str, reason: str | None) -> list[StepRequest]:
         owner = None if self.account is None else owner_of(self.stores, self.account)
         return [
-            Request(
+            StepRequest(
                 step=self.step,
                 job_id=job_id,
                 operation_id=operation_id,

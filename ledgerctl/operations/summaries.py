@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.days import EARLIEST, LATEST, day_bounds, day_of, window, zone_named
 from ledgerctl.domain.drift import explain
-from ledgerctl.domain.summary import DaySpan, Difference, Drift, Shown
+from ledgerctl.domain.summary import AccountSummaries, DaySpan, Difference, Drift
 from ledgerctl.errors import UsageError
 from ledgerctl.operations.balances import require_account
 from ledgerctl.stores.codec import Document
@@ -212,9 +212,9 @@ def differing(
     return pairs, found, odd
 
 
-def show(stores: Stores, account: str, days: Window) -> Shown:
+def show(stores: Stores, account: str, days: Window) -> AccountSummaries:
     """The summaries of an account, as they stand. Raises NotFound for an unknown account."""
     from_day, to_day = days.resolve(stores.mongo.now(), stores.settings.zone)
     account = require_known(stores, account)
     found = stores.summaries.of_account(account, from_day, to_day)
-    return Shown(account, from_day, to_day, stores.settings.timezone, found)
+    return AccountSummaries(account, from_day, to_day, stores.settings.timezone, found)

@@ -25,7 +25,7 @@ Recompute = Callable[[Stores, Iterable[Pair], Any], Recomputed]
 CANNOT_BE_SUMMED = "a ledger row of that day cannot be summed: its figures were left as they are"
 
 
-class Unusable(ValueError):
+class UnusableMessage(ValueError):
     """A message that does not say which day of which account it is about."""
 
 
@@ -61,7 +61,7 @@ class UsageDaily:
             try:
                 pair = pair_of(answer.message, self.zone, self._owner)
                 pairs.setdefault(pair, []).append(answer)
-            except Unusable as error:
+            except UnusableMessage as error:
                 counts.finished(self.claims.failed(answer, f"unusable payload: {error}"))
         if pairs:
             self._days(pairs, counts)
@@ -123,23 +123,23 @@ class UsageDaily:
 
 
 def pair_of(message: Message, zone: ZoneInfo, owner: Callable[[Any], str | None]) -> Pair:
-    """The account and day that a message of a ledger row is about. Raises Unusable.
+    """The account and day that a message of a ledger row is about. Raises UnusableMessage.
 
     A row that names no account belongs to its job's, which `owner` tells. Source: contract,
     section 2, ledger.
     """
     payload = message.payload
     if not isinstance(payload, dict):
-        raise Unusable("it is no object")
+        raise UnusableMessage("it is no object")
     moment = moment_of(payload.get("created_at"))
     if moment is None:
-        raise Unusable("created_at is no time")
+        raise UnusableMessage("created_at is no time")
     named = payload.get("account_id")
     if named is None:
         named = message.tenant
     account = owner(payload.get("job_id")) if named is None or named == "" else to_id(named).text
     if account is None:
-        raise Unusable("it names no account")
+        raise UnusableMessage("it names no account")
     return account, day_of(moment, zone)
 
 

@@ -19,9 +19,9 @@ from ledgerctl.domain.queue import (
     LEASE_PREFIX,
     RENEW_EVERY,
     WORKER_TERM,
-    Place,
+    Destination,
     Pushed,
-    Tally,
+    WorkerCounts,
     failure,
     is_settled,
 )
@@ -96,11 +96,11 @@ class RetryQueue:
         operation_id: str = "",
         clock: Callable[[], datetime] | None = None,
         say: Callable[[str], None] = ignore,
-        tally: Tally | None = None,
+        tally: WorkerCounts | None = None,
     ) -> None:
         self.stores = stores
         self.worker = worker_name()
-        self.tally = tally or Tally()
+        self.tally = tally or WorkerCounts()
         self.say = say
         self.operation_id = operation_id  # carried by this worker's rows
         self._operation: Operation | None = None  # begun here where no run began one
@@ -283,7 +283,7 @@ class RetryQueue:
         left = self.persist(lambda: self._lists.leave(self.worker, target, delivery.raw, new))
         if not left and not self._lists.stands(target, new):
             self._push_recovered(delivery, target, new)
-        if after.place is Place.DEAD_LETTER:
+        if after.place is Destination.DEAD_LETTER:
             self.tally.dead_lettered += 1
         return Pushed(delivery.job_id, after.attempts, after.place, after.not_before)
 
@@ -343,9 +343,9 @@ class RetryQueue:
         )
         return False
 
-    def _key_of(self, place: Place) -> str:
+    def _key_of(self, place: Destination) -> str:
         keys = self.stores.settings.keys
-        return keys.dead_letter if place is Place.DEAD_LETTER else keys.retry
+        return keys.dead_letter if place is Destination.DEAD_LETTER else keys.retry
 
     def _begin_operation(self) -> Operation:
         settings = self.stores.settings

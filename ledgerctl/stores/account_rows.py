@@ -26,7 +26,7 @@ from ledgerctl.stores.codec import (
 )
 from ledgerctl.stores.jobs import FIELDS as JOB_FIELDS
 from ledgerctl.stores.mongo import Mongo
-from ledgerctl.stores.sweep import ROW_FIELDS, Story, is_plain
+from ledgerctl.stores.sweep import ROW_FIELDS, JobDocuments, is_plain
 
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
 A_DATE: Document = {"$type": "date"}
@@ -262,7 +262,7 @@ class AccountRows:
         Rows dated after `horizon` are dated in the future.
         """
         values = [value for text in texts for value in candidates(text)]
-        stories = {text: Story(text) for text in texts}
+        stories = {text: JobDocuments(text) for text in texts}
         with self._mongo.reading("read jobs and rows"):
             for job in self._jobs.find({"_id": {"$in": values}}, JOB_FIELDS, batch_size=BATCH):
                 stories[to_id(job["_id"]).text].jobs.append(job)

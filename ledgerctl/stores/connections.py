@@ -1,8 +1,8 @@
 """Every store of a run, each opened at its first use: who needs no MongoDB loads no driver of it."""
 
-from functools import cached_property
+from importlib import import_module
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ledgerctl.config import Settings
 
@@ -26,18 +26,26 @@ if TYPE_CHECKING:
     from ledgerctl.stores.retry_queue import RetryLists
     from ledgerctl.stores.summaries import Summaries
 
-
-T = TypeVar("T")
-
-
-class opened_once(cached_property[T]):  # noqa: N801  # a decorator, as cached_property is
-    """Open a store at its first use, once however many threads ask: Python 3.12 took the lock away."""
-
-    def __get__(self, stores: Any, owner: Any = None) -> T:  # type: ignore[override]  # never on the class
-        """Return the store, opened under the lock of all stores."""
-        with stores.opening:
-            store: T = super().__get__(stores, owner)
-        return store
+# By attribute: the module and class, and what opening one takes.
+STORES: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
+    "mongo": (("mongo", "Mongo"), ("settings", "notice")),
+    "jobs": (("jobs", "Jobs"), ("mongo",)),
+    "ledger": (("ledger", "Ledger"), ("mongo", "outbox")),
+    "account_rows": (("account_rows", "AccountRows"), ("mongo",)),
+    "outbox": (("outbox", "Outbox"), ("mongo",)),
+    "operator_log": (("operator_log", "OperatorLog"), ("mongo",)),
+    "indexes": (("indexes", "Indexes"), ("mongo",)),
+    "leases": (("leases", "Leases"), ("mongo",)),
+    "summaries": (("summaries", "Summaries"), ("mongo",)),
+    "daily_rows": (("daily_rows", "DailyRows"), ("mongo",)),
+    "inbox": (("inbox", "Inbox"), ("mongo",)),
+    "archive": (("archive", "Archive"), ("mongo",)),
+    "queues": (("queues", "Queues"), ("settings", "notice")),
+    "deployment": (("deployment", "Deployment"), ("mongo",)),
+    "queue_server": (("queue_server", "QueueServer"), ("queues",)),
+    "retry_lists": (("retry_queue", "RetryLists"), ("queues",)),
+    "dead_letters": (("dead_letters", "DeadLetters"), ("queues",)),
+}
 
 
 class Stores:
@@ -46,136 +54,48 @@ class Stores:
     This is also the way in for a library user: `with Stores(load(environment=os.environ)) as …`.
     """
 
+    mongo: "Mongo"
+    jobs: "Jobs"
+    ledger: "Ledger"
+    account_rows: "AccountRows"
+    outbox: "Outbox"
+    operator_log: "OperatorLog"
+    indexes: "Indexes"
+    leases: "Leases"
+    summaries: "Summaries"
+    daily_rows: "DailyRows"
+    inbox: "Inbox"
+    archive: "Archive"
+    queues: "Queues"
+    deployment: "Deployment"
+    queue_server: "QueueServer"
+    retry_lists: "RetryLists"
+    dead_letters: "DeadLetters"
+
     def __init__(self, settings: Settings, notice: "Notice" = lambda _text: None) -> None:
         """`notice` takes the lines that say that the run waits for a store."""
         self.settings = settings
         self.notice = notice
         self.opening = RLock()
 
+    if not TYPE_CHECKING:  # else mypy would let every name pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Open a store that is asked for the first time."""
+            if name not in STORES:
+                raise AttributeError(name)
+            with self.opening:  # once, however many threads ask
+                if name not in self.__dict__:
+                    (module, kind), needs = STORES[name]
+                    store = getattr(import_module(f"ledgerctl.stores.{module}"), kind)
+                    self.__dict__[name] = store(*(getattr(self, need) for need in needs))
+            return self.__dict__[name]
+
     def __enter__(self) -> "Stores":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @opened_once
-    def mongo(self) -> "Mongo":
-        """The MongoDB connection."""
-        from ledgerctl.stores.mongo import Mongo
-
-        return Mongo(self.settings, self.notice)
-
-    @opened_once
-    def jobs(self) -> "Jobs":
-        """The job documents."""
-        from ledgerctl.stores.jobs import Jobs
-
-        return Jobs(self.mongo)
-
-    @opened_once
-    def ledger(self) -> "Ledger":
-        """The ledger rows."""
-        from ledgerctl.stores.ledger import Ledger
-
-        return Ledger(self.mongo, self.outbox)
-
-    @opened_once
-    def account_rows(self) -> "AccountRows":
-        """The ledger's rows by account."""
-        from ledgerctl.stores.account_rows import AccountRows
-
-        return AccountRows(self.mongo)
-
-    @opened_once
-    def outbox(self) -> "Outbox":
-        """The messages that tell of appended rows."""
-        from ledgerctl.stores.outbox import Outbox
-
-        return Outbox(self.mongo)
-
-    @opened_once
-    def operator_log(self) -> "OperatorLog":
-        """What operators did."""
-        from ledgerctl.stores.operator_log import OperatorLog
-
-        return OperatorLog(self.mongo)
-
-    @opened_once
-    def indexes(self) -> "Indexes":
-        """The indexes that the guarantees stand on."""
-        from ledgerctl.stores.indexes import Indexes
-
-        return Indexes(self.mongo)
-
-    @opened_once
-    def leases(self) -> "Leases":
-        """The leases that keep two runs apart."""
-        from ledgerctl.stores.leases import Leases
-
-        return Leases(self.mongo)
-
-    @opened_once
-    def summaries(self) -> "Summaries":
-        """The daily usage summaries."""
-        from ledgerctl.stores.summaries import Summaries
-
-        return Summaries(self.mongo)
-
-    @opened_once
-    def daily_rows(self) -> "DailyRows":
-        """What a rebuild must know of the ledger."""
-        from ledgerctl.stores.daily_rows import DailyRows
-
-        return DailyRows(self.mongo)
-
-    @opened_once
-    def inbox(self) -> "Inbox":
-        """The claims of messages."""
-        from ledgerctl.stores.inbox import Inbox
-
-        return Inbox(self.mongo)
-
-    @opened_once
-    def archive(self) -> "Archive":
-        """The dead letters that operations took."""
-        from ledgerctl.stores.archive import Archive
-
-        return Archive(self.mongo)
-
-    @opened_once
-    def queues(self) -> "Queues":
-        """The Redis lists."""
-        from ledgerctl.stores.queues import Queues
-
-        return Queues(self.settings, self.notice)
-
-    @opened_once
-    def deployment(self) -> "Deployment":
-        """The MongoDB deployment itself."""
-        from ledgerctl.stores.deployment import Deployment
-
-        return Deployment(self.mongo)
-
-    @opened_once
-    def queue_server(self) -> "QueueServer":
-        """The Redis server itself."""
-        from ledgerctl.stores.queue_server import QueueServer
-
-        return QueueServer(self.queues)
-
-    @opened_once
-    def retry_lists(self) -> "RetryLists":
-        """The moves between retry, processing and the dead letters."""
-        from ledgerctl.stores.retry_queue import RetryLists
-
-        return RetryLists(self.queues)
-
-    @opened_once
-    def dead_letters(self) -> "DeadLetters":
-        """The dead letters on Redis."""
-        from ledgerctl.stores.dead_letters import DeadLetters
-
-        return DeadLetters(self.queues)
 
     @property
     def unread(self) -> list[str]:

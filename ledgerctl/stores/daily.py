@@ -33,7 +33,7 @@ LARGEST = Decimal128("1E+27")  # 10^7 rows of it still add up within 34 digits
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Grouping:
     """How the rows of a day are to be grouped.
 
     `odd`: some amounts are no int or long. `by_text`: some account or job ids need their text, or
@@ -61,7 +61,7 @@ def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
 
 
 def figures(
-    span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None = None
+    span: DaySpan, shape: Grouping, ledger: str, jobs: str, accounts: Sequence[str] | None = None
 ) -> list[Document]:
     """The stages that leave one document an account: `_id` (`account_text`), `account`, sums, counts.
 
@@ -86,7 +86,7 @@ def figures(
 
 
 def figures_by_text(
-    span: DaySpan, shape: Shape, ledger: str, jobs: str, accounts: Sequence[str] | None
+    span: DaySpan, shape: Grouping, ledger: str, jobs: str, accounts: Sequence[str] | None
 ) -> list[Document]:
     """The same where ids of several types meet, or rows name no account but a job that has one."""
     job = {"$ifNull": ["$job_id", None]}
@@ -124,7 +124,7 @@ def figures_by_text(
     return stages
 
 
-def by_job(span: DaySpan, shape: Shape, jobs: str) -> list[Document]:
+def by_job(span: DaySpan, shape: Grouping, jobs: str) -> list[Document]:
     """The sums of the rows that name no account, a job each, with the account of that job."""
     unnamed = rows_of(span) | {"account_id": None}
     return [
@@ -192,14 +192,14 @@ def spelling(field: str, kind: str) -> Document:
     return {"$cond": [{"$eq": [{"$toString": other}, own]}, other, None]}
 
 
-def usable_rows(query: Document, shape: Shape) -> list[Document]:
+def usable_rows(query: Document, shape: Grouping) -> list[Document]:
     """The rows whose amount can be summed."""
     if not shape.odd:
         return [{"$match": query | {"amount": INTEGERS}}]
     return [{"$match": query | {"amount": NUMBERS}}, {"$match": {"$expr": WHOLE}}]
 
 
-def sums(shape: Shape) -> Document:
+def sums(shape: Grouping) -> Document:
     """The exact sum of each row type."""
     amount = EXACT if shape.odd else EXACT_INTEGER
     return {kind: {"$sum": {"$cond": [{"$eq": ["$type", kind]}, amount, 0]}} for kind in COUNTED}

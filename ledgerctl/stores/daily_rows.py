@@ -17,7 +17,7 @@ from ledgerctl.stores.daily import (
     INTEGERS,
     UUIDS,
     WHOLE,
-    Shape,
+    Grouping,
     account_of_job,
     in_transaction,
     outer,
@@ -193,7 +193,7 @@ class DailyRows:
 
     def shape(
         self, span: DaySpan, *, odd: bool, session: ClientSession | None, jobs: bool = True
-    ) -> Shape:
+    ) -> Grouping:
         """How a day is to be grouped: by text as soon as its account ids are of several kinds."""
         found = []
         with self._mongo.reading("read the ledger's accounts", outer(session)):
@@ -202,7 +202,7 @@ class DailyRows:
                 if self._ledger.find_one(query, {"_id": 1}, session=session) is not None:
                     found.append(kind)
         by_text = len(found) > 1 or None in found
-        return Shape(odd, by_text, jobs, in_transaction(session), UUIDS in found)
+        return Grouping(odd, by_text, jobs, in_transaction(session), UUIDS in found)
 
 
 # Text, numbers, ObjectIds, UUIDs, and rows that name no account.

@@ -10,7 +10,7 @@ from pymongo import ReturnDocument, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from ledgerctl.domain.inbox import GROUP, Claim, Standing, Status, short_error
+from ledgerctl.domain.inbox import GROUP, Claim, ClaimRow, ClaimStatus, short_error
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.domain.rows import KEY, Message
 from ledgerctl.stores.codec import (
@@ -31,8 +31,8 @@ DELAY_MAX = timedelta(days=36_500)  # a date of MongoDB holds it from any now on
 # Group and key, which never change, are what a sharded inbox finds the row by.
 FENCED = (GROUP, KEY, "status", "attempts", "claimed_until", "claimed_by")
 NOT_A_DATE: Document = {"$not": {"$type": "date"}}
-UNFINISHED: Document = {"$nin": [Status.SUCCEEDED.value, Status.DEAD.value]}
-UNMARKED: Document = {"status": Status.SUCCEEDED.value, "completed_at": NOT_A_DATE}
+UNFINISHED: Document = {"$nin": [ClaimStatus.SUCCEEDED.value, ClaimStatus.DEAD.value]}
+UNMARKED: Document = {"status": ClaimStatus.SUCCEEDED.value, "completed_at": NOT_A_DATE}
 
 
 class Inbox:
@@ -71,7 +71,7 @@ class Inbox:
                 {
                     "$set": {
                         "tenant_id": {"$literal": message.tenant},
-                        "status": Status.CLAIMED.value,
+                        "status": ClaimStatus.CLAIMED.value,
                         "attempts": 0,
                         "deliveries": 1,
                         "first_seen_at": "$$NOW",
@@ -88,13 +88,13 @@ class Inbox:
         )
 
     def take(
-        self, standing: Standing, *, token: str, term: timedelta, attempts: int
-    ) -> Standing | None:
+        self, standing: ClaimRow, *, token: str, term: timedelta, attempts: int
+    ) -> ClaimRow | None:
         """Take a row over, only if it still stands exactly as it was read; None otherwise."""
         return self._change(
             standing,
             {
-                "status": Status.CLAIMED.value,
+                "status": ClaimStatus.CLAIMED.value,
                 "attempts": attempts,
                 "deliveries": one_more("deliveries"),
                 "last_seen_at": "$$NOW",
@@ -104,10 +104,10 @@ class Inbox:
             },
         )
 
-    def bury(self, standing: Standing, *, attempts: int, error: str | None) -> Standing | None:
+    def bury(self, standing: ClaimRow, *, attempts: int, error: str | None) -> ClaimRow | None:
         """Mark a row dead, only if it still stands exactly as it was read; None otherwise."""
         change: Document = {
-            "status": Status.DEAD.value,
+            "status": ClaimStatus.DEAD.value,
             "attempts": attempts,
             "claimed_until": None,
             "not_before": None,
@@ -116,12 +116,12 @@ class Inbox:
             change["last_error"] = {"$literal": short_error(error)}
         return self._change(standing, change)
 
-    def retry(self, standing: Standing) -> Standing | None:
+    def retry(self, standing: ClaimRow) -> ClaimRow | None:
         """Make a row due now with no attempts counted, only if it stands as it was read."""
         return self._change(
             standing,
             {
-                "status": Status.FAILED.value,
+                "status": ClaimStatus.FAILED.value,
                 "attempts": 0,
                 "deliveries": 0,
                 "claimed_until": None,
@@ -132,12 +132,12 @@ class Inbox:
             },
         )
 
-    def acknowledge(self, standing: Standing) -> Standing | None:
+    def acknowledge(self, standing: ClaimRow) -> ClaimRow | None:
         """Complete a row as of its last delivery and forget the count, only if unchanged."""
         done = {"$max": [date_or("completed_at", None), SEEN_LAST]}
         return self._change(standing, {"completed_at": done, "deliveries": 0})
 
-    def _change(self, standing: Standing, fields: Document) -> Standing | None:
+    def _change(self, standing: ClaimRow, fields: Document) -> ClaimRow | None:
         query = {"_id": standing.row} | {
             name: {"$eq": value} for name, value in standing.fence.items()
         }
@@ -158,7 +158,11 @@ class Inbox:
     def renew(self, claims: Sequence[Claim], term: timedelta) -> list[Any]:
         """Let claims stand for another term; returns the rows that are still these claims."""
         rows = [claim.row for claim in claims]
-        held = {"_id": {"$in": rows}, "status": Status.CLAIMED.value, "claimed_by": claims[0].token}
+        held = {
+            "_id": {"$in": rows},
+            "status": ClaimStatus.CLAIMED.value,
+            "claimed_by": claims[0].token,
+        }
         # A claim that somebody shortened or ended is not ours to lengthen again.
         ours = held | {"claimed_until": {"$in": sorted({claim.until for claim in claims})}}
         with self._mongo.writing("renew claims"):
@@ -180,7 +184,7 @@ class Inbox:
             "$and": [
                 {
                     "$or": [
-                        {"status": {"$ne": Status.SUCCEEDED.value}},
+                        {"status": {"$ne": ClaimStatus.SUCCEEDED.value}},
                         {"completed_at": NOT_A_DATE},
                     ]
                 },
@@ -188,7 +192,7 @@ class Inbox:
             ],
         }
         mark = {
-            "status": Status.SUCCEEDED.value,
+            "status": ClaimStatus.SUCCEEDED.value,
             "completed_at": "$$NOW",
             "completed_by": {"$literal": token},
             "claimed_until": None,
@@ -201,19 +205,19 @@ class Inbox:
             found = self._claims.find(ours, {"_id": 1}, batch_size=ONE_REPLY, session=session)
             return [row["_id"] for row in found]
 
-    def fail(self, claim: Claim, error: str, policy: RetryPolicy) -> Status | None:
+    def fail(self, claim: Claim, error: str, policy: RetryPolicy) -> ClaimStatus | None:
         """Count a failed handling and set when it is due again; `dead` at the cap.
 
         None when the claim is no longer this one: whoever took it over has counted the failure.
         """
         attempts = claim.attempts + 1
         dead = policy.is_exhausted(attempts)
-        status = Status.DEAD if dead else Status.FAILED
+        status = ClaimStatus.DEAD if dead else ClaimStatus.FAILED
         with self._mongo.writing("count a failed message"):
             found = self._claims.update_one(
                 {
                     "_id": claim.row,
-                    "status": Status.CLAIMED.value,
+                    "status": ClaimStatus.CLAIMED.value,
                     "claimed_by": claim.token,
                     "attempts": claim.attempts,
                 },
@@ -233,11 +237,11 @@ class Inbox:
 
     # reading
 
-    def standing(self, group: str, keys: Iterable[Any]) -> list[Standing]:
+    def standing(self, group: str, keys: Iterable[Any]) -> list[ClaimRow]:
         """The rows of these keys in a group, with the server's time of the reading."""
         return self._standings({GROUP: {"$eq": group}, KEY: {"$in": list(keys)}})
 
-    def of_key(self, key: str, group: str | None = None) -> list[Standing]:
+    def of_key(self, key: str, group: str | None = None) -> list[ClaimRow]:
         """The rows of a key given as text, in every group or in one."""
         query: Document = {KEY: {"$in": candidates(key)}}
         if group is not None:
@@ -256,7 +260,7 @@ class Inbox:
             found = self._claims.find(query, {"_id": 0, KEY: 1}, batch_size=ONE_REPLY)
             return {to_id(row[KEY]) for row in found}
 
-    def takeable(self, group: str, *, after: Any, limit: int) -> list[Standing]:
+    def takeable(self, group: str, *, after: Any, limit: int) -> list[ClaimRow]:
         """The group's failed rows that are due and its lapsed claims, by row id."""
         pipeline: list[Document] = [
             {"$match": {GROUP: {"$eq": group}, "status": UNFINISHED}},
@@ -274,11 +278,11 @@ class Inbox:
             unmarked = {**UNMARKED, "completed_at": None}
             return self._claims.count_documents({GROUP: {"$eq": group}, **unmarked})
 
-    def suspects(self, max_attempts: int) -> Iterator[tuple[Standing, Document]]:
+    def suspects(self, max_attempts: int) -> Iterator[tuple[ClaimRow, Document]]:
         """Every row that may be stuck, streamed; the domain judges each."""
         query: Document = {
             "$or": [
-                {"status": {"$ne": Status.SUCCEEDED.value}},
+                {"status": {"$ne": ClaimStatus.SUCCEEDED.value}},
                 {"completed_at": NOT_A_DATE},
                 {"deliveries": {"$gt": max_attempts}},
                 {"$expr": {"$gt": ["$last_seen_at", "$completed_at"]}},
@@ -365,10 +369,10 @@ class Inbox:
             cursor = self._claims.find({}, without_collisions(projection), batch_size=5_000)
             yield from cursor.sort([(GROUP, 1), (KEY, 1)]).allow_disk_use(True)
 
-    def _standings(self, query: Document) -> list[Standing]:
+    def _standings(self, query: Document) -> list[ClaimRow]:
         return self._standings_by([{"$match": query}])
 
-    def _standings_by(self, pipeline: list[Document]) -> list[Standing]:
+    def _standings_by(self, pipeline: list[Document]) -> list[ClaimRow]:
         with self._mongo.reading("read the inbox"):
             found = self._claims.aggregate(
                 [*pipeline, {"$set": {"_now": "$$NOW"}}], batchSize=ONE_REPLY
@@ -408,7 +412,7 @@ SEEN_LAST: Document = date_or("last_seen_at", date_or("first_seen_at", "$$NOW"))
 # Up to when a row is nobody's to take: a superset, which `judge` decides exactly.
 WAITS_UNTIL: Document = {
     "$cond": [
-        {"$eq": ["$status", Status.FAILED.value]},
+        {"$eq": ["$status", ClaimStatus.FAILED.value]},
         date_or("not_before", None),
         date_or("claimed_until", None),
     ]
@@ -418,9 +422,9 @@ WAITS_UNTIL: Document = {
 # reading what is stored
 
 
-def to_standing(document: Document, now: datetime) -> Standing:
+def to_standing(document: Document, now: datetime) -> ClaimRow:
     """An inbox document as our record."""
-    return Standing(
+    return ClaimRow(
         row=document["_id"],
         group=to_text(document.get(GROUP)) or "",
         message=to_id(document.get(KEY)),

@@ -45,7 +45,9 @@ FIELDS = dict.fromkeys(
     1,
 )
 
-Found = list[tuple[Job, list[Row]]]  # jobs that one text can name, each with the rows of that id
+JobsOfText = list[
+    tuple[Job, list[Row]]
+]  # jobs that one text can name, each with the rows of that id
 Guarded = InsertOne[Document] | UpdateOne  # a conditional write on one job
 
 FILTER_OF_STATE: dict[State, Document] = {
@@ -72,7 +74,7 @@ class Jobs:
             found = self._jobs.find({"_id": {"$in": candidates(text)}}, FIELDS)
             return [to_job(document) for document in found]
 
-    def with_rows(self, texts: Sequence[str]) -> list[Found]:
+    def with_rows(self, texts: Sequence[str]) -> list[JobsOfText]:
         """For each text every job that it can name, with the ledger rows of that id; in one look."""
         if len(texts) > 1 and sum(map(len, texts)) > LENGTH_MAX:
             return [self.with_rows([text])[0] for text in texts]  # a query holds no more
@@ -315,7 +317,7 @@ class Jobs:
             }
 
 
-def to_found(documents: Sequence[Document]) -> Found:
+def to_found(documents: Sequence[Document]) -> JobsOfText:
     """Job documents, and ledger documents under `row`, as our records.
 
     An id of an exotic type, such as 7.0 in decimal, is no job's that a text can name.
@@ -325,7 +327,7 @@ def to_found(documents: Sequence[Document]) -> Found:
     return [(job, rows) for job in jobs if job.id.kind is not IdKind.OTHER]
 
 
-def parted(texts: Sequence[str], documents: Sequence[Document]) -> list[Found]:
+def parted(texts: Sequence[str], documents: Sequence[Document]) -> list[JobsOfText]:
     """What belongs to each text; nothing at all where the printed ids do not tell.
 
     MongoDB holds numbers of different types equal, and one ObjectId is spelled in two ways.

@@ -10,7 +10,7 @@ from ledgerctl.stores.queues import Queues
 LOOK_TRIES = 3  # connections opened to see whether a command whose reply was lost was done
 
 
-class Move(NamedTuple):
+class ListMove(NamedTuple):
     """One entry to move: its exact bytes, the bytes it gets, and how far from the head to look."""
 
     old: bytes
@@ -38,21 +38,21 @@ class RetryLists:
         return key.removeprefix(f"{self.keys.processing}:")
 
     def take(self, worker: str, raw: bytes, *, within: int) -> bool:
-        """Move one entry from retry to the worker's list; False when it is no longer there.
+        """ListMove one entry from retry to the worker's list; False when it is no longer there.
 
         `within`: how many entries from the head it can stand at most, 0 when unknown.
         """
         own = self.processing_key(worker)
         return self._resolved(
-            lambda: self.move(self.keys.retry, own, [Move(raw, raw, within)])[0],
+            lambda: self.move(self.keys.retry, own, [ListMove(raw, raw, within)])[0],
             landed=lambda: self.stands(own, raw),
         )
 
     def leave(self, worker: str, target: str, old: bytes, new: bytes) -> bool:
-        """Move an entry off the worker's list to the tail of another; False when it is not there."""
+        """ListMove an entry off the worker's list to the tail of another; False when it is not there."""
         own = self.processing_key(worker)
         return self._resolved(
-            lambda: self.move(own, target, [Move(old, new)])[0],
+            lambda: self.move(own, target, [ListMove(old, new)])[0],
             landed=lambda: not self.stands(own, old),
         )
 
@@ -72,9 +72,9 @@ class RetryLists:
         )
 
     def hand_over(self, source: str, target: str, old: bytes, new: bytes) -> bool:
-        """Move an entry under new bytes between any two lists. `new` must be unique."""
+        """ListMove an entry under new bytes between any two lists. `new` must be unique."""
         return self._resolved(
-            lambda: self.move(source, target, [Move(old, new)])[0],
+            lambda: self.move(source, target, [ListMove(old, new)])[0],
             landed=lambda: self.stands(target, new),
         )
 
@@ -91,8 +91,8 @@ class RetryLists:
             landed=lambda: self.stands(target, raw),
         )
 
-    def move(self, source: str, target: str, moves: Sequence[Move]) -> list[bool]:
-        """Move entries to the tail of another list, in order; which of them were there.
+    def move(self, source: str, target: str, moves: Sequence[ListMove]) -> list[bool]:
+        """ListMove entries to the tail of another list, in order; which of them were there.
 
         Raises OutcomeUnknown when the reply is lost: look at the lists, then go on.
         """

@@ -29,7 +29,7 @@ from ledgerctl.stores.codec import (
 )
 from ledgerctl.stores.daily import (
     FIGURES,
-    Shape,
+    Grouping,
     as_summary,
     compared,
     figures,
@@ -118,7 +118,7 @@ class Summaries:
 
     # writing
 
-    def merge_day(self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession) -> None:
+    def merge_day(self, span: DaySpan, rule: Rule, shape: Grouping, session: ClientSession) -> None:
         """Overwrite the summaries of a day, where the stored `as_of` is absent or earlier."""
         with self._mongo.writing(f"write the summaries of {span.day}"):
             if shape.uuids:
@@ -135,7 +135,7 @@ class Summaries:
                         raise
             return self._merge(span, rule, shape, session)
 
-    def _merge(self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession) -> None:
+    def _merge(self, span: DaySpan, rule: Rule, shape: Grouping, session: ClientSession) -> None:
         pipeline = [
             *self._figures(span, shape, rule.accounts),
             {"$match": {"_id": {"$nin": list(rule.refused), "$type": "string"}}},
@@ -146,7 +146,7 @@ class Summaries:
         self._mongo.repeated(merge)  # by its `as_of` a second one writes nothing anew
 
     def _overwrite_uuids(
-        self, span: DaySpan, rule: Rule, shape: Shape, session: ClientSession
+        self, span: DaySpan, rule: Rule, shape: Grouping, session: ClientSession
     ) -> None:
         """Overwrite the summaries of accounts under UUIDs, whose text is made on this side.
 
@@ -171,7 +171,7 @@ class Summaries:
             self.overwrite(wanted, rule, session)
 
     def _figures(
-        self, span: DaySpan, shape: Shape, accounts: Sequence[str] | None
+        self, span: DaySpan, shape: Grouping, accounts: Sequence[str] | None
     ) -> list[Document]:
         return figures(span, shape, self._ledger.name, self._jobs.name, accounts)
 
@@ -216,7 +216,7 @@ class Summaries:
         accounts: Sequence[str],
         *,
         timezone: str,
-        shape: Shape,
+        shape: Grouping,
         session: ClientSession,
     ) -> dict[str, Document]:
         """The documents, without `as_of`, that the ledger makes of a day, by `_id`."""
@@ -261,7 +261,7 @@ class Summaries:
         span: DaySpan,
         *,
         timezone: str,
-        shape: Shape,
+        shape: Grouping,
         accounts: Sequence[str] | None,
         names: Sequence[str],
     ) -> tuple[int, list[Difference]]:
@@ -292,7 +292,7 @@ class Summaries:
         self,
         span: DaySpan,
         timezone: str,
-        shape: Shape,
+        shape: Grouping,
         accounts: Sequence[str],
         names: Sequence[str],
     ) -> Iterator[Difference]:

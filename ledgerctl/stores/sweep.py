@@ -39,7 +39,7 @@ Group = tuple[Key, list[Document]]
 
 
 @dataclass(slots=True)
-class Story:
+class JobDocuments:
     """The documents of one id as they are stored; `text` is None for a row that names no job."""
 
     text: str | None
@@ -83,7 +83,7 @@ class Sweep:
             jobs, rows = (one.estimated_document_count() for one in self._collections.values())
         return jobs, rows
 
-    def stories(self) -> Iterator[Story]:
+    def stories(self) -> Iterator[JobDocuments]:
         """Every job with its rows, then every row that names no job; each exactly once.
 
         An id that is text here and a number or an ObjectId there is one story.
@@ -97,7 +97,7 @@ class Sweep:
 
     # texts and ObjectIds, which sort alike once an ObjectId is hex
 
-    def _texts(self, *, numbers: bool) -> Iterator[Story]:
+    def _texts(self, *, numbers: bool) -> Iterator[JobDocuments]:
         stories = joined(self._by_text("jobs", "_id"), self._by_text("ledger", "job_id"))
         if not numbers:
             yield from stories
@@ -113,9 +113,9 @@ class Sweep:
         hexes = ((str(one), found) for one, found in self._groups(name, key, "objectId"))
         return merge(texts, hexes, key=first)
 
-    def _add_numbers(self, chunk: list[Story]) -> None:
+    def _add_numbers(self, chunk: list[JobDocuments]) -> None:
         """Add the jobs and rows that hold the id of one of these stories as a number."""
-        spelled: dict[Key, Story] = {
+        spelled: dict[Key, JobDocuments] = {
             int(one.text): one for one in chunk if one.text and is_number(one.text)
         }
         for name, key in (("jobs", "_id"), ("ledger", "job_id")):
@@ -126,7 +126,7 @@ class Sweep:
 
     # numbers
 
-    def _numbers(self) -> Iterator[Story]:
+    def _numbers(self) -> Iterator[JobDocuments]:
         stories = joined(self._by_number("jobs", "_id"), self._by_number("ledger", "job_id"))
         for chunk in chunks(stories, LOOKED_UP):
             told = self._told_as_text([story.text for story in chunk if story.text])
@@ -146,7 +146,7 @@ class Sweep:
 
     # everything else
 
-    def _others(self) -> Iterator[Story]:
+    def _others(self) -> Iterator[JobDocuments]:
         """Jobs under exotic ids (a UUID, a date), and rows that name such."""
         jobs = (found for _, found in self._groups("jobs", "_id", list(OTHER_TYPES)))
         for chunk in chunks(jobs, LOOKED_UP):
@@ -158,18 +158,18 @@ class Sweep:
             yield from stories.values()
         yield from self._orphans_of_others()
 
-    def _orphans_of_others(self) -> Iterator[Story]:
+    def _orphans_of_others(self) -> Iterator[JobDocuments]:
         groups = self._groups("ledger", "job_id", list(OTHER_TYPES))
         for chunk in chunks(groups, LOOKED_UP):
             wanted = [one for one, _ in chunk if not isinstance(one, list)]
             known = {exactly(job["_id"]) for job in self._among("jobs", "_id", wanted)}
             for one, found in chunk:
                 if exactly(one) not in known:
-                    yield Story(to_id(one).text, [], found)
+                    yield JobDocuments(to_id(one).text, [], found)
 
-    def _nameless(self) -> Iterator[Story]:
+    def _nameless(self) -> Iterator[JobDocuments]:
         for _, found in self._groups("ledger", "_id", None):
-            yield Story(None, [], found)
+            yield JobDocuments(None, [], found)
 
     # reading
 
@@ -262,12 +262,12 @@ def grouped(
         yield current, found
 
 
-def joined(jobs: Iterator[Group], rows: Iterator[Group]) -> Iterator[Story]:
+def joined(jobs: Iterator[Group], rows: Iterator[Group]) -> Iterator[JobDocuments]:
     """Jobs and rows of one id together; both sides come in the order of their ids."""
     job, row = next(jobs, None), next(rows, None)
     while job is not None or row is not None:
         key = min(one[0] for one in (job, row) if one is not None)
-        story = Story(key if isinstance(key, str) else None)
+        story = JobDocuments(key if isinstance(key, str) else None)
         while job is not None and job[0] == key:
             story.jobs.extend(job[1])
             job = next(jobs, None)
@@ -280,9 +280,9 @@ def joined(jobs: Iterator[Group], rows: Iterator[Group]) -> Iterator[Story]:
         yield story
 
 
-def story_of(job: Document) -> Story:
+def story_of(job: Document) -> JobDocuments:
     """The story of one job, its rows to come."""
-    return Story(to_id(job["_id"]).text, [job])
+    return JobDocuments(to_id(job["_id"]).text, [job])
 
 
 def is_number(text: str) -> bool:
@@ -315,7 +315,7 @@ PLAIN_TYPES = {"charge": 0, "reclaim": 1, "refund": 2}
 WHOLE = (int, Int64)
 
 
-def is_plain(story: Story, horizon: datetime) -> bool:
+def is_plain(story: JobDocuments, horizon: datetime) -> bool:
     """True only for a story in which no check can find anything; False says nothing.
 
     This is what nearly every job is, seen without building our records. Messages are not looked

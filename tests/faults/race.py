@@ -15,7 +15,7 @@ from bson import Int64
 from ledgerctl.domain.days import day_of
 from ledgerctl.domain.summary import Drift
 from ledgerctl.errors import JobHeld, StoreBusy
-from ledgerctl.operations.rebuild import Request, overwrite
+from ledgerctl.operations.rebuild import RebuildRequest, overwrite
 from ledgerctl.operations.summaries import Window, drift, recompute_days
 from ledgerctl.stores.connections import Stores
 from tests.builders import make_row
@@ -161,7 +161,7 @@ class Race:
     ) -> None:
         """Rebuild without the lease, pausing between reading as_of and reading the ledger."""
         while not (until or self.over).is_set() and not self.over.is_set():
-            overwrite(stores, Request(), pause=lambda: time.sleep(chance.random() * 0.05))
+            overwrite(stores, RebuildRequest(), pause=lambda: time.sleep(chance.random() * 0.05))
             self.counts["rebuilt"] += 1
             time.sleep(chance.random() * 0.02)
 

@@ -19,7 +19,7 @@ from ledgerctl.operations import steps
 from ledgerctl.operations.audit import Scope
 from ledgerctl.operations.cases import load
 from ledgerctl.operations.database import build_indexes
-from ledgerctl.operations.repair import Repairer, Selection
+from ledgerctl.operations.repair import Repairer, RepairSelection
 from ledgerctl.stores.connections import Stores
 from tests.builders import NOON, make_job, make_row, make_run
 from tests.faults.explorer import Action, Actor, Explored, Explorer, Scheduler, WatchedMongo
@@ -67,7 +67,7 @@ def repair(stores: Stores) -> Any:
     """A repair that waits for nobody."""
     run = make_run("r")
     repairer = Repairer(stores, Scope(job=JOB), timedelta(0))
-    repairer.apply(Selection(jobs=[JOB], repairs=1), run)
+    repairer.apply(RepairSelection(jobs=[JOB], repairs=1), run)
     return run.result
 
 

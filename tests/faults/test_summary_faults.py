@@ -17,7 +17,7 @@ from pymongo.errors import OperationFailure
 from ledgerctl.domain.summary import DaySpan
 from ledgerctl.errors import LeaseHeld, OutcomeUnknown, PartlyDone, StoreBusy
 from ledgerctl.operations import rebuild as product
-from ledgerctl.operations.rebuild import LEASE, MARK, Request, rebuild
+from ledgerctl.operations.rebuild import LEASE, MARK, RebuildRequest, rebuild
 from ledgerctl.stores.connections import Stores
 from tests.builders import make_row
 from tests.conftest import ROOT, Runner
@@ -107,7 +107,7 @@ def test_a_run_that_lost_its_lease_stops_and_moves_no_mark(
 
     monkeypatch.setattr(stores.summaries, "clear", steal)
     with pytest.raises(LeaseHeld, match="lost midway"):
-        rebuild(stores, Request())
+        rebuild(stores, RebuildRequest())
     lease = stores.mongo.collection("leases").find_one({"_id": LEASE}) or {}
     assert lease["owner"] == "thief 1"
     assert MARK not in lease

@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from redis import Redis
 
 from ledgerctl.config import load
-from ledgerctl.domain.doctor import Check, Status
+from ledgerctl.domain.doctor import Check, CheckStatus
 from ledgerctl.operations.doctor import CHECKS, examine
 from ledgerctl.sandbox.launch import Server
 from ledgerctl.stores.connections import Stores
@@ -68,7 +68,7 @@ def look(stores: Stores, clock: Callable[[], datetime] = now) -> dict[str, Check
     return {check.id: check for check in examine(stores, clock=clock)}
 
 
-def said(stores: Stores, check: str) -> tuple[Status, str]:
+def said(stores: Stores, check: str) -> tuple[CheckStatus, str]:
     """What one check says."""
     finding = look(stores)[check].finding
     return finding.status, finding.detail
@@ -179,9 +179,9 @@ def test_a_store_that_falls_silent_between_two_checks_is_not_asked_again(
             found = look(stores)
             took_s = time.monotonic() - started
     servers.stop(server)
-    assert found["mongo.reachable"].finding.status is Status.FAIL
-    assert found["jobs.flags"].finding.status is Status.UNKNOWN
-    assert found["redis.reachable"].finding.status is Status.OK
+    assert found["mongo.reachable"].finding.status is CheckStatus.FAIL
+    assert found["jobs.flags"].finding.status is CheckStatus.UNKNOWN
+    assert found["redis.reachable"].finding.status is CheckStatus.OK
     assert took_s < 30, took_s
 
 
@@ -263,9 +263,9 @@ def test_a_check_that_takes_too_long_is_unknown_and_its_store_is_still_reachable
         found = look(ready)
     finally:
         client.admin.command("configureFailPoint", "failCommand", mode="off")
-    assert found["jobs.flags"].finding.status is Status.UNKNOWN
-    assert found["mongo.reachable"].finding.status is Status.OK
-    assert found["index.ledger_unique"].finding.status is Status.OK
+    assert found["jobs.flags"].finding.status is CheckStatus.UNKNOWN
+    assert found["mongo.reachable"].finding.status is CheckStatus.OK
+    assert found["index.ledger_unique"].finding.status is CheckStatus.OK
     assert time.monotonic() - started < 60
 
 
@@ -273,8 +273,8 @@ def test_a_check_that_takes_too_long_is_unknown_and_its_store_is_still_reachable
 
 
 def test_a_standalone_server_is_warned_about_its_transactions(standalone_stores: Stores) -> None:
-    assert said(standalone_stores, "mongo.transactions")[0] is Status.WARN
-    assert said(standalone_stores, "mongo.write_concern")[0] is Status.OK
+    assert said(standalone_stores, "mongo.transactions")[0] is CheckStatus.WARN
+    assert said(standalone_stores, "mongo.write_concern")[0] is CheckStatus.OK
 
 
 @pytest.mark.parametrize("option", ["w=1", "w=0", "journal=false"])
@@ -282,7 +282,7 @@ def test_a_uri_that_asks_for_less_is_named(environment: dict[str, str], option: 
     uri = f"{environment['LEDGERCTL_MONGO_URI']}&{option}"
     with Stores(load(environment=environment | {"LEDGERCTL_MONGO_URI": uri})) as stores:
         status, detail = said(stores, "mongo.write_concern")
-    assert (status, option in detail) == (Status.WARN, True)
+    assert (status, option in detail) == (CheckStatus.WARN, True)
 
 
 def test_a_default_that_a_failover_undoes_is_named(
@@ -294,7 +294,7 @@ def test_a_default_that_a_failover_undoes_is_named(
     with Stores(load(environment=environment | {"LEDGERCTL_MONGO_URI": server.uri})) as stores:
         status, detail = said(stores, "mongo.write_concern")
     servers.stop(server)
-    assert (status, "w=1" in detail) == (Status.WARN, True)
+    assert (status, "w=1" in detail) == (CheckStatus.WARN, True)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_clock_that_is_off_is_told_with_the_figure(
 ) -> None:
     found = look(stores, lambda: now() + timedelta(minutes=minutes))
     for check in ("mongo.clock", "redis.reachable"):
-        assert found[check].finding.status is Status.WARN
+        assert found[check].finding.status is CheckStatus.WARN
         assert words in found[check].finding.detail
         assert found[check].finding.detail.split(" is ")[1].startswith(("300.", "299."))
 
@@ -318,7 +318,7 @@ def test_rows_that_keep_the_unique_index_from_being_built_are_named(
             make_row("job-55", "refund", _id=row, amount=Int64(40 + at))
         )
     status, detail = said(stores, "index.ledger_unique")
-    assert status is Status.FAIL
+    assert status is CheckStatus.FAIL
     for word in ("not protected", "r-1", "r-2", "amount=40", "amount=41", "2026-03-08"):
         assert word in detail
 
@@ -328,15 +328,15 @@ def test_an_index_that_is_not_unique_or_has_other_fields_does_not_count(
 ) -> None:
     client[database].ledger.create_index([("job_id", 1), ("type", 1)])
     client[database].inbox.create_index([("tenant_id", 1), ("message_key", 1)], unique=True)
-    assert said(stores, "index.ledger_unique")[0] is Status.FAIL
+    assert said(stores, "index.ledger_unique")[0] is CheckStatus.FAIL
     status, detail = said(stores, "index.inbox_unique")
-    assert (status, "unique instead: tenant_id, message_key" in detail) == (Status.FAIL, True)
+    assert (status, "unique instead: tenant_id, message_key" in detail) == (CheckStatus.FAIL, True)
 
 
 def test_absent_indexes_of_the_ledger_only_warn(stores: Stores) -> None:
     found = look(stores)
     for check in ("index.ledger_account", "index.ledger_created"):
-        assert found[check].finding.status is Status.WARN
+        assert found[check].finding.status is CheckStatus.WARN
 
 
 @pytest.mark.parametrize("collection", ["ledger", "jobs", "inbox"])
@@ -345,36 +345,40 @@ def test_an_index_that_lets_money_or_state_expire_fails(
 ) -> None:
     client[database][collection].create_index([("last_seen_at", 1)], expireAfterSeconds=3600)
     status, detail = said(ready, "index.expiry")
-    assert status is Status.FAIL
+    assert status is CheckStatus.FAIL
     assert f"{collection} expires 3600 s after last_seen_at" in detail
 
 
 def test_a_capped_ledger_fails(stores: Stores, client: Client, database: str) -> None:
     client[database].create_collection("ledger", capped=True, size=4096)
     assert said(stores, "index.expiry") == (
-        Status.FAIL,
+        CheckStatus.FAIL,
         "ledger is capped: old documents are overwritten",
     )
 
 
 def test_history_that_expires_only_warns(ready: Stores, client: Client, database: str) -> None:
     client[database].operator_log.create_index([("at", 1)], expireAfterSeconds=3600)
-    assert said(ready, "index.expiry")[0] is Status.WARN
+    assert said(ready, "index.expiry")[0] is CheckStatus.WARN
 
 
 @pytest.mark.parametrize(
     ("job", "status", "words"),
     [
-        (make_job(), Status.OK, "both flags are booleans in all of 1 jobs"),
-        (without(make_job(), "is_refunded"), Status.WARN, "1 of 1 jobs lack a flag"),
-        (make_job(is_reclaimed=None), Status.WARN, "1 of 1 jobs lack a flag"),
-        (make_job(is_refunded="false"), Status.FAIL, "1 of 1 jobs have a flag that is no boolean"),
-        (make_job(is_refunded=0), Status.FAIL, "1 of 1 jobs have a flag that is no boolean"),
-        (make_job(is_reclaimed=True), Status.FAIL, "1 are reclaimed without a refund"),
+        (make_job(), CheckStatus.OK, "both flags are booleans in all of 1 jobs"),
+        (without(make_job(), "is_refunded"), CheckStatus.WARN, "1 of 1 jobs lack a flag"),
+        (make_job(is_reclaimed=None), CheckStatus.WARN, "1 of 1 jobs lack a flag"),
+        (
+            make_job(is_refunded="false"),
+            CheckStatus.FAIL,
+            "1 of 1 jobs have a flag that is no boolean",
+        ),
+        (make_job(is_refunded=0), CheckStatus.FAIL, "1 of 1 jobs have a flag that is no boolean"),
+        (make_job(is_reclaimed=True), CheckStatus.FAIL, "1 are reclaimed without a refund"),
     ],
 )
 def test_flags_are_counted(
-    ready: Stores, client: Client, database: str, job: Any, status: Status, words: str
+    ready: Stores, client: Client, database: str, job: Any, status: CheckStatus, words: str
 ) -> None:
     client[database].jobs.insert_one(job)
     found, detail = said(ready, "jobs.flags")
@@ -410,18 +414,18 @@ def configured(client: Redis, **settings: str) -> Iterator[None]:
 def test_a_policy_that_drops_lists_warns(stores: Stores, redis_client: Redis) -> None:
     with configured(redis_client, maxmemory_policy="allkeys-lru"):
         status, detail = said(stores, "redis.eviction")
-    assert (status, "allkeys-lru drops lists" in detail) == (Status.WARN, True)
+    assert (status, "allkeys-lru drops lists" in detail) == (CheckStatus.WARN, True)
 
 
 def test_a_policy_that_drops_only_what_expires_is_fine(stores: Stores, redis_client: Redis) -> None:
     with configured(redis_client, maxmemory_policy="volatile-lru"):
-        assert said(stores, "redis.eviction")[0] is Status.OK
+        assert said(stores, "redis.eviction")[0] is CheckStatus.OK
 
 
 def test_a_server_that_is_nearly_full_warns(stores: Stores, redis_client: Redis) -> None:
     with configured(redis_client, maxmemory=str(redis_client.info("memory")["used_memory"])):
         status, detail = said(stores, "redis.eviction")
-    assert (status, "every push is refused" in detail) == (Status.WARN, True)
+    assert (status, "every push is refused" in detail) == (CheckStatus.WARN, True)
 
 
 def test_lists_that_a_restart_loses_are_told_from_those_that_it_keeps(
@@ -435,21 +439,21 @@ def test_an_append_only_file_keeps_the_lists(
 ) -> None:
     server = servers.valkey("--appendonly", "yes")
     with Stores(load(environment=environment | {"LEDGERCTL_REDIS_URL": server.uri})) as stores:
-        assert said(stores, "redis.persistence")[0] is Status.OK
+        assert said(stores, "redis.persistence")[0] is CheckStatus.OK
     servers.stop(server)
 
 
 @pytest.mark.parametrize("key", ["jobs:retry", "jobs:dead-letter", "jobs:processing:w-1"])
 def test_a_key_of_another_type_fails(stores: Stores, redis_client: Redis, key: str) -> None:
     redis_client.zadd(key, {"job": 1})
-    assert said(stores, "redis.types") == (Status.FAIL, f"{key}: expected list, found zset")
+    assert said(stores, "redis.types") == (CheckStatus.FAIL, f"{key}: expected list, found zset")
 
 
 def test_a_list_that_expires_fails(stores: Stores, redis_client: Redis) -> None:
     redis_client.rpush("jobs:retry", "{}")
     redis_client.expire("jobs:retry", 3600)
     status, detail = said(stores, "redis.types")
-    assert (status, "delete jobs:retry by itself" in detail) == (Status.FAIL, True)
+    assert (status, "delete jobs:retry by itself" in detail) == (CheckStatus.FAIL, True)
 
 
 def test_a_server_that_runs_a_script_is_busy_not_down(
@@ -463,7 +467,7 @@ def test_a_server_that_runs_a_script_is_busy_not_down(
     with Stores(load(environment=environment | {"LEDGERCTL_REDIS_URL": server.uri})) as stores:
         finding = look(stores)["redis.reachable"].finding
     servers.stop(server)
-    assert finding.status is Status.FAIL
+    assert finding.status is CheckStatus.FAIL
     assert "script" in finding.hint
 
 
@@ -475,13 +479,13 @@ def test_claims_that_lack_half_of_their_key_fail(
 ) -> None:
     client[database].inbox.insert_many([make_claim("m-1"), make_claim("m-2", consumer_group="")])
     status, detail = said(ready, "inbox.keys")
-    assert (status, "1 of 2 claims lack consumer_group" in detail) == (Status.FAIL, True)
+    assert (status, "1 of 2 claims lack consumer_group" in detail) == (CheckStatus.FAIL, True)
 
 
 def test_two_claims_of_one_message_fail(stores: Stores, client: Client, database: str) -> None:
     client[database].inbox.insert_many([make_claim(), make_claim()])
     status, detail = said(stores, "inbox.keys")
-    assert (status, "claims share a key" in detail) == (Status.FAIL, True)
+    assert (status, "claims share a key" in detail) == (CheckStatus.FAIL, True)
 
 
 def test_claims_without_a_tenant_beside_messages_with_one_warn(
@@ -492,7 +496,7 @@ def test_claims_without_a_tenant_beside_messages_with_one_warn(
         {"_id": "m-1", "message_key": "m-1", "tenant_id": "acct-1", "created_at": LONG_AGO}
     )
     status, detail = said(ready, "inbox.keys")
-    assert (status, "1 of 1 claims have no tenant_id" in detail) == (Status.WARN, True)
+    assert (status, "1 of 1 claims have no tenant_id" in detail) == (CheckStatus.WARN, True)
 
 
 def test_a_message_that_circles_for_hours_fails_whatever_its_attempts(
@@ -502,12 +506,12 @@ def test_a_message_that_circles_for_hours_fails_whatever_its_attempts(
         make_claim(status="failed", deliveries=480, last_seen_at=now(), completed_at=None)
     )
     status, detail = said(ready, "inbox.stuck")
-    assert (status, "m-1 of group billing" in detail) == (Status.FAIL, True)
+    assert (status, "m-1 of group billing" in detail) == (CheckStatus.FAIL, True)
 
 
 def test_a_completed_claim_is_not_stuck(ready: Stores, client: Client, database: str) -> None:
     client[database].inbox.insert_one(make_claim())
-    assert said(ready, "inbox.stuck")[0] is Status.OK
+    assert said(ready, "inbox.stuck")[0] is CheckStatus.OK
 
 
 # the configuration
@@ -530,4 +534,4 @@ def test_a_configuration_that_others_may_read_or_change_is_named(
 
 
 def test_without_a_file_there_is_nothing_to_protect(stores: Stores) -> None:
-    assert said(stores, "config.permissions")[0] is Status.OK
+    assert said(stores, "config.permissions")[0] is CheckStatus.OK

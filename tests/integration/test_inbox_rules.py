@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerctl.domain.inbox import Claim, Finish, Left, Verdict
+from ledgerctl.domain.inbox import Claim, ClaimVerdict, Finish, Left
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.domain.rows import Message
 from ledgerctl.errors import Refused
@@ -72,7 +72,7 @@ def a_processed_message_is_found_by_group_and_key(stores: Stores, kind: type[Cla
     put(stores, status="succeeded", completed_at=NOON)
     answer = consumer(stores, kind).claim(MESSAGE)
     assert isinstance(answer, Left)
-    assert answer.verdict is Verdict.DONE
+    assert answer.verdict is ClaimVerdict.DONE
 
 
 def nine_deliveries_have_one_effect(stores: Stores, kind: type[Claims]) -> None:
@@ -129,7 +129,7 @@ def a_live_claim_is_left(stores: Stores, kind: type[Claims]) -> None:
     before = row(stores)
     answer = consumer(stores, kind).claim(MESSAGE, delivered=False)
     assert isinstance(answer, Left)
-    assert answer.verdict is Verdict.HELD
+    assert answer.verdict is ClaimVerdict.HELD
     assert row(stores) == before
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from ledgerctl.domain.queue import Hold, Place, failure, hold_of
+from ledgerctl.domain.queue import Destination, Hold, failure, hold_of
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.operations.lookout import Lookout
@@ -30,8 +30,8 @@ def claim_every_failure_advances_the_count(after: Callable[..., Any]) -> None:
 
 
 def claim_the_new_count_meets_the_cap(after: Callable[..., Any]) -> None:
-    assert after(4, policy=POLICY, now=NOON).place is Place.DEAD_LETTER
-    assert after(3, policy=POLICY, now=NOON).place is Place.RETRY
+    assert after(4, policy=POLICY, now=NOON).place is Destination.DEAD_LETTER
+    assert after(3, policy=POLICY, now=NOON).place is Destination.RETRY
 
 
 def claim_no_count_overflows(after: Callable[..., Any]) -> None:

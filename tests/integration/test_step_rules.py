@@ -20,7 +20,7 @@ Take = Callable[..., StepResult]
 
 def product(stores: Stores, job: str, step: Step, **_: Any) -> StepResult:
     """The product's own step."""
-    return steps.take(stores, steps.Request(step, job, token_hex(8)))
+    return steps.take(stores, steps.StepRequest(step, job, token_hex(8)))
 
 
 def seed(stores: Stores, step: Step, **flags: Any) -> None:

@@ -269,7 +269,7 @@ def test_a_foreign_row_of_a_charges_id_is_a_conflict_and_no_job_is_made(deployme
 def test_a_dry_run_foresees_the_conflict_with_a_foreign_row(deployment: Stores) -> None:
     foreign = make_row("x", "grant", _id="job-1:refund")
     put(deployment, jobs=[make_job()], rows=[make_row(), foreign])
-    planned = steps.preview(deployment, steps.Request(Step.REFUND, "job-1", ""))
+    planned = steps.preview(deployment, steps.StepRequest(Step.REFUND, "job-1", ""))
     assert planned.outcome is Outcome.CONFLICT
 
 

@@ -35,8 +35,8 @@ def charged(stores: Stores, *ids: Any) -> None:
     stores.mongo.collection("ledger").insert_many([make_row(one) for one in ids])
 
 
-def request(job: str) -> steps.Request:
-    return steps.Request(Step.REFUND, job, "op-1")
+def request(job: str) -> steps.StepRequest:
+    return steps.StepRequest(Step.REFUND, job, "op-1")
 
 
 def in_threads(stores: Stores, jobs: Sequence[str]) -> list[StepResult]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, ObjectId
 
-from ledgerctl.operations.rebuild import MARK, Request, preview, rebuild
+from ledgerctl.operations.rebuild import MARK, RebuildRequest, preview, rebuild
 from ledgerctl.operations.summaries import Window, drift, recompute_days
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.daily import Shape
+from ledgerctl.stores.daily import Grouping
 from tests.builders import make_job, make_row, without
 from tests.integration.test_summary_rules import (
     FIGURES,
@@ -147,7 +147,7 @@ def test_one_account_is_rebuilt_alone(stores: Stores, kind: str) -> None:
     rows, expected = EXPECTED[kind]
     seed(stores, rows)
     account = next(iter(expected))
-    assert rebuild(stores, Request(Window(explicit=(DAY, DAY)), account)).accounts == 1
+    assert rebuild(stores, RebuildRequest(Window(explicit=(DAY, DAY)), account)).accounts == 1
     assert [one["_id"] for one in everything(stores)] == [f"{account}:{DAY}"]
     assert figures(stores, f"{account}:{DAY}") == expected[account]
 
@@ -163,7 +163,7 @@ def test_grouping_on_disk_gives_the_same(
     before = everything(stores)
     stores.mongo.collection("usage_daily").delete_many({})
     monkeypatch.setattr(
-        stores.daily_rows, "shape", lambda *_, odd, **__: Shape(odd=odd, by_text=True)
+        stores.daily_rows, "shape", lambda *_, odd, **__: Grouping(odd=odd, by_text=True)
     )
     rebuild(stores, on(DAY))
     assert everything(stores) == before
@@ -200,7 +200,7 @@ def test_an_account_with_a_row_that_cannot_be_summed_is_refused_whole(
         make_row("bad", **({"created_at": now, "recorded_at": now} | row)),
         make_row("job-3", account_id="acct-2", created_at=now, recorded_at=now),
     )
-    done = rebuild(stores, Request())
+    done = rebuild(stores, RebuildRequest())
     assert (done.refused, done.undated) == (["acct-1"], 0)
     assert why in done.refused_rows[0].why
     assert [one["_id"] for one in everything(stores)] == [f"acct-2:{today(stores)}"]
@@ -210,7 +210,7 @@ def test_a_row_without_a_date_and_account_refuses_its_jobs_account(stores: Store
     bad = without(make_row(created_at="yesterday", recorded_at=stores.mongo.now()), "account_id")
     stores.mongo.collection("jobs").insert_one(make_job())
     append(stores, bad, make_row("job-2", account_id="acct-2", created_at=stores.mongo.now()))
-    assert rebuild(stores, Request()).refused == ["acct-1"]
+    assert rebuild(stores, RebuildRequest()).refused == ["acct-1"]
 
 
 def test_an_objectid_tells_when_an_undated_row_was_written(stores: Stores) -> None:
@@ -221,7 +221,7 @@ def test_an_objectid_tells_when_an_undated_row_was_written(stores: Stores) -> No
         make_row("job-2", _id=ObjectId(), created_at=None),
         make_row("job-3", _id=ObjectId.from_datetime(AT), account_id="acct-2", created_at=None),
     )
-    done = rebuild(stores, Request())
+    done = rebuild(stores, RebuildRequest())
     assert (done.refused, done.undated) == (["acct-1"], 1)
 
 
@@ -240,15 +240,15 @@ def test_a_row_recorded_in_the_window_that_cannot_be_summed_refuses_its_account_
         make_row("job-3", account_id="acct-2", created_at=now),
         make_row("job-4", account_id="acct-2", amount=-40.0, **(odd | {"_id": ObjectId()})),
     )
-    done = rebuild(stores, Request())
+    done = rebuild(stores, RebuildRequest())
     assert (done.refused, done.undated) == (["acct-1"], 0)
     assert [one["_id"] for one in everything(stores)] == [f"acct-2:{today(stores)}"]
-    assert rebuild(stores, Request(account="acct-2")).refused == []
-    assert rebuild(stores, Request(account="acct-1")).refused == ["acct-1"]
+    assert rebuild(stores, RebuildRequest(account="acct-2")).refused == []
+    assert rebuild(stores, RebuildRequest(account="acct-1")).refused == ["acct-1"]
 
 
 def test_a_refused_account_has_all_its_rows_that_refuse_it_counted_once(stores: Stores) -> None:
-    rebuild(stores, Request())  # leaves the mark that late rows are looked for from
+    rebuild(stores, RebuildRequest())  # leaves the mark that late rows are looked for from
     now = stores.mongo.now()
     odd: dict[str, Any] = {"amount": "text", "recorded_at": now}
     append(
@@ -260,7 +260,7 @@ def test_a_refused_account_has_all_its_rows_that_refuse_it_counted_once(stores: 
         make_row("job-5", created_at=AT, **odd),  # late, and strayed
         make_row("job-6", created_at="yesterday", recorded_at=now),
     )
-    (refused,) = rebuild(stores, Request()).refused_rows
+    (refused,) = rebuild(stores, RebuildRequest()).refused_rows
     assert (refused.account_id, refused.rows) == ("acct-1", 5)
 
 
@@ -288,7 +288,7 @@ def test_an_odd_row_from_before_the_window_is_counted_and_refuses_nothing(
         make_row("job-1", created_at=now),
         make_row("job-2", **({"created_at": now, "recorded_at": AT} | row)),
     )
-    done = rebuild(stores, Request())
+    done = rebuild(stores, RebuildRequest())
     assert (done.refused, done.undated) == ([], 1)
     assert figures(stores, f"acct-1:{today(stores)}")["rows"] == 1
 
@@ -331,14 +331,14 @@ def late_row(stores: Stores, job: str, **overrides: Any) -> dict[str, Any]:
 def test_late_rows_are_found_by_recorded_at_or_by_their_objectid(stores: Stores) -> None:
     nine, eight = today(stores, days_ago=9), today(stores, days_ago=8)
     append(stores, make_row("job-0", created_at=noon(nine), recorded_at=noon(nine)))
-    assert rebuild(stores, Request()).late_days == ()
+    assert rebuild(stores, RebuildRequest()).late_days == ()
     append(
         stores,
         late_row(stores, "job-1"),
         make_row("job-2", _id=ObjectId(), created_at=noon(eight)),
         make_row("job-3", created_at=noon(today(stores, days_ago=7))),  # created_at stands in
     )
-    done = rebuild(stores, Request())
+    done = rebuild(stores, RebuildRequest())
     assert done.late_days == (nine, eight)
     assert done.days_written == 2
     assert [(one.from_day, one.to_day, one.why) for one in done.not_rebuilt] == [
@@ -348,7 +348,7 @@ def test_late_rows_are_found_by_recorded_at_or_by_their_objectid(stores: Stores)
 
 def test_the_first_rebuild_has_no_late_rows(stores: Stores) -> None:
     append(stores, late_row(stores, "job-1"))
-    assert rebuild(stores, Request()).late_days == ()
+    assert rebuild(stores, RebuildRequest()).late_days == ()
 
 
 def mark(stores: Stores) -> Any:
@@ -358,31 +358,33 @@ def mark(stores: Stores) -> Any:
 @pytest.mark.parametrize(
     "request_",
     [
-        Request(account="acct-1"),
-        Request(late=False),
-        Request(Window(3)),
-        Request(Window(explicit=(DAY, DAY))),
+        RebuildRequest(account="acct-1"),
+        RebuildRequest(late=False),
+        RebuildRequest(Window(3)),
+        RebuildRequest(Window(explicit=(DAY, DAY))),
     ],
 )
-def test_other_runs_do_not_move_the_mark_of_late_rows(stores: Stores, request_: Request) -> None:
+def test_other_runs_do_not_move_the_mark_of_late_rows(
+    stores: Stores, request_: RebuildRequest
+) -> None:
     append(stores, make_row(created_at=stores.mongo.now()))
-    as_of = rebuild(stores, Request()).as_of
+    as_of = rebuild(stores, RebuildRequest()).as_of
     rebuild(stores, request_)
     assert mark(stores) == as_of
 
 
 def test_the_mark_moves_with_each_full_run(stores: Stores) -> None:
     append(stores, make_row(created_at=stores.mongo.now()))
-    rebuild(stores, Request())
-    assert rebuild(stores, Request()).as_of == mark(stores)
+    rebuild(stores, RebuildRequest())
+    assert rebuild(stores, RebuildRequest()).as_of == mark(stores)
 
 
 def test_rows_recorded_more_than_an_hour_before_the_last_run_are_not_late(stores: Stores) -> None:
     append(stores, make_row(created_at=stores.mongo.now()))
-    rebuild(stores, Request())
+    rebuild(stores, RebuildRequest())
     hours_ago = stores.mongo.now() - timedelta(hours=2)
     append(stores, make_row("job-2", created_at=noon(today(stores, 9)), recorded_at=hours_ago))
-    assert rebuild(stores, Request()).late_days == ()
+    assert rebuild(stores, RebuildRequest()).late_days == ()
 
 
 def test_what_was_not_rebuilt_is_named(stores: Stores) -> None:
@@ -400,7 +402,7 @@ def test_what_was_not_rebuilt_is_named(stores: Stores) -> None:
 
 def test_an_empty_ledger_is_left_alone(stores: Stores) -> None:
     put(stores, "acct-1", today(stores))
-    done = rebuild(stores, Request())
+    done = rebuild(stores, RebuildRequest())
     assert (done.days_written, done.days_cleared) == (0, 0)
     assert [one.why for one in done.not_rebuilt] == ["before_first_row"]
     assert figures(stores, f"acct-1:{today(stores)}") == dict.fromkeys(FIGURES, 240)

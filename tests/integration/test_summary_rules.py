@@ -11,13 +11,13 @@ from bson import Decimal128, Int64
 from ledgerctl.domain.days import day_bounds, day_of, previous_day
 from ledgerctl.operations import rebuild as product
 from ledgerctl.operations.database import build_indexes
-from ledgerctl.operations.rebuild import Request
+from ledgerctl.operations.rebuild import RebuildRequest
 from ledgerctl.operations.summaries import Window
 from ledgerctl.stores.connections import Stores
 from tests.builders import make_row
 from tests.wrong_versions import summary as wrong
 
-Rebuild = Callable[[Stores, Request], Any]
+Rebuild = Callable[[Stores, RebuildRequest], Any]
 FIGURES = ("charged", "refunded", "reclaimed", "net", "jobs", "rows")
 NOTHING = dict.fromkeys(FIGURES, 0)
 LONG_AGO = datetime(2001, 1, 1)  # noqa: DTZ001  # BSON has no zones
@@ -59,8 +59,8 @@ def in_zone(stores: Stores, name: str) -> Stores:
     return Stores(replace(stores.settings, timezone=name))
 
 
-def on(day: str, last: str | None = None) -> Request:
-    return Request(Window(explicit=(day, last or day)))
+def on(day: str, last: str | None = None) -> RebuildRequest:
+    return RebuildRequest(Window(explicit=(day, last or day)))
 
 
 def claim_a_second_rebuild_changes_nothing(stores: Stores, rebuild: Rebuild) -> None:
@@ -108,7 +108,7 @@ def claim_no_day_is_overwritten_by_its_half(stores: Stores, rebuild: Rebuild) ->
         make_row("job-2", created_at=end - timedelta(milliseconds=1)),
     )
     put(stores, "acct-1", day, rows=2)
-    rebuild(stores, Request())
+    rebuild(stores, RebuildRequest())
     assert figures(stores, f"acct-1:{day}")["rows"] == 2
 
 
@@ -140,9 +140,9 @@ def claim_days_before_the_ledger_are_left_alone(stores: Stores, rebuild: Rebuild
 def claim_late_rows_reach_their_day(stores: Stores, rebuild: Rebuild) -> None:
     late = today(stores, days_ago=9)
     append(stores, make_row("job-1", created_at=noon(late), recorded_at=noon(late)))
-    rebuild(stores, Request())
+    rebuild(stores, RebuildRequest())
     append(stores, make_row("job-2", created_at=noon(late), recorded_at=stores.mongo.now()))
-    rebuild(stores, Request())
+    rebuild(stores, RebuildRequest())
     assert figures(stores, f"acct-1:{late}")["rows"] == 2
 
 
@@ -153,7 +153,7 @@ def claim_no_low_number_is_written(stores: Stores, rebuild: Rebuild) -> None:
         make_row("job-1", created_at=at, recorded_at=at),
         make_row("job-2", amount="-40", created_at=at, recorded_at=at),
     )
-    rebuild(stores, Request())
+    rebuild(stores, RebuildRequest())
     assert stored(stores, f"acct-1:{today(stores)}") == {}
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ledgerctl.domain.audit import FUTURE_SLACK, audit
 from ledgerctl.operations.audit import case_of
-from ledgerctl.stores.sweep import Story, is_plain
+from ledgerctl.stores.sweep import JobDocuments, is_plain
 from tests.builders import NOON, make_job, make_row
 
 OID = ObjectId("65f0aa00bb11cc22dd33ee44")
@@ -32,7 +32,7 @@ OF_ROWS: dict[str, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Story:
+def stories(draw: st.DrawFn) -> JobDocuments:
     """A job near the right shape, with one thing or another off."""
     identity = draw(IDS)
     refunded, reclaimed = draw(FLAGS), draw(FLAGS)
@@ -45,7 +45,7 @@ def stories(draw: st.DrawFn) -> Story:
     rows: list[dict[str, Any]] = [make_row(identity, one, amount=40 if one == "refund" else -40) for one in called_for]  # fmt: skip
     for _ in range(draw(st.integers(0, 2))):
         spoil(draw, job, rows)
-    return Story(str(identity), [job], rows)
+    return JobDocuments(str(identity), [job], rows)
 
 
 def spoil(draw: st.DrawFn, job: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -66,7 +66,7 @@ def spoil(draw: st.DrawFn, job: dict[str, Any], rows: list[dict[str, Any]]) -> N
 
 @settings(deadline=None, max_examples=800)
 @given(stories())
-def test_a_plain_job_has_no_finding(story: Story) -> None:
+def test_a_plain_job_has_no_finding(story: JobDocuments) -> None:
     now = NOON + timedelta(days=1)
     plain = is_plain(story, now + FUTURE_SLACK)
     event("plain" if plain else "looked at")
@@ -83,5 +83,7 @@ def test_the_usual_jobs_are_plain() -> None:
             ["reclaim", "charge", "refund"],
         ),
     ):
-        story = Story("job-1", [make_job(**flags)], [make_row(row_type=one) for one in types])
+        story = JobDocuments(
+            "job-1", [make_job(**flags)], [make_row(row_type=one) for one in types]
+        )
         assert is_plain(story, NOON)

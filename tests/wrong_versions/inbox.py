@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledgerctl.domain.inbox import Claim, Finish, Left, Standing, Verdict
+from ledgerctl.domain.inbox import Claim, ClaimRow, ClaimVerdict, Finish, Left
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.domain.rows import Message
 from ledgerctl.operations.claims import Claims, Handler
@@ -26,11 +26,11 @@ def by_tenant(stores: Stores, message: Message) -> Any:
 class LookupByTenant(Claims):
     """Looks for what rejected its claim by (tenant, key); what it does not find is new to it."""
 
-    def _settle(self, message: Message, standing: Standing | None, token: str) -> Claim | Left:
+    def _settle(self, message: Message, standing: ClaimRow | None, token: str) -> Claim | Left:
         if standing is not None and standing.claimed_by == token:
             return super()._settle(message, standing, token)
         if by_tenant(self.stores, message) is None:
-            return Left(message, Verdict.HELD)  # rejected, not found: another delivery has it
+            return Left(message, ClaimVerdict.HELD)  # rejected, not found: another delivery has it
         return super()._settle(message, standing, token)
 
 
@@ -40,7 +40,7 @@ class AugustGuard(Claims):
     def deliver(self, message: Message, handler: Handler) -> Finish | Left:
         found = by_tenant(self.stores, message)
         if found is not None and found["status"] == "succeeded":
-            return Left(message, Verdict.DONE)
+            return Left(message, ClaimVerdict.DONE)
         claim = self.claim(message)
         row = {"consumer_group": self.group, "message_key": message.key}
         claims_of(self.stores).update_one(
@@ -57,10 +57,10 @@ class AugustGuard(Claims):
 class DuplicateSwallowed(Claims):
     """Takes every rejection to mean that another delivery has the message."""
 
-    def _settle(self, message: Message, standing: Standing | None, token: str) -> Claim | Left:
+    def _settle(self, message: Message, standing: ClaimRow | None, token: str) -> Claim | Left:
         if standing is not None and standing.claimed_by == token:
             return super()._settle(message, standing, token)
-        return Left(message, Verdict.HELD)
+        return Left(message, ClaimVerdict.HELD)
 
 
 class FailureFindsNoRow(Claims):
@@ -85,10 +85,10 @@ class ExpiredNeverTaken(Claims):
     """Leaves a claim whose consumer died as if somebody were at it."""
 
     def _take(
-        self, message: Message, standing: Standing, verdict: Verdict, token: str
+        self, message: Message, standing: ClaimRow, verdict: ClaimVerdict, token: str
     ) -> Claim | Left:
-        if verdict is Verdict.EXPIRED:
-            return Left(message, Verdict.HELD)
+        if verdict is ClaimVerdict.EXPIRED:
+            return Left(message, ClaimVerdict.HELD)
         return super()._take(message, standing, verdict, token)
 
 
@@ -96,17 +96,17 @@ class TakeoverNotCounted(Claims):
     """Takes an abandoned claim over without counting the attempt."""
 
     def _take(
-        self, message: Message, standing: Standing, _verdict: Verdict, token: str
+        self, message: Message, standing: ClaimRow, _verdict: ClaimVerdict, token: str
     ) -> Claim | Left:
-        return super()._take(message, standing, Verdict.DUE, token)
+        return super()._take(message, standing, ClaimVerdict.DUE, token)
 
 
 class LiveClaimTaken(Claims):
     """Takes a message that somebody is handling."""
 
-    def _settle(self, message: Message, standing: Standing | None, token: str) -> Claim | Left:
+    def _settle(self, message: Message, standing: ClaimRow | None, token: str) -> Claim | Left:
         if standing is not None and standing.claimed_by != token and standing.status == "claimed":
-            return self._take(message, standing, Verdict.EXPIRED, token)
+            return self._take(message, standing, ClaimVerdict.EXPIRED, token)
         return super()._settle(message, standing, token)
 
 
@@ -173,7 +173,7 @@ class LooksThenClaims(Claims):
         (message,) = messages
         row = {"consumer_group": self.group, "message_key": message.key}
         if claims_of(self.stores).find_one(row) is not None:
-            return [Left(message, Verdict.HELD)]
+            return [Left(message, ClaimVerdict.HELD)]
         time.sleep(PAUSE_S)
         now = self.stores.mongo.now()
         row |= {"status": "claimed", "attempts": 0, "claimed_by": "me"}

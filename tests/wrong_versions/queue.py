@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ledgerctl.domain.payload import Payload, read_payload
-from ledgerctl.domain.queue import Failure, Hold, Place
+from ledgerctl.domain.queue import Destination, Failure, Hold
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.operations.worker import Delivery, RetryQueue
 from ledgerctl.stores.queues import Queues
@@ -13,27 +13,27 @@ from ledgerctl.stores.queues import Queues
 def attempts_never_advance(found: int, *, policy: RetryPolicy, now: datetime) -> Failure:
     """Writes the count that it read: the cap is never reached."""
     if policy.is_exhausted(found):
-        return Failure(found, Place.DEAD_LETTER, None)
-    return Failure(found, Place.RETRY, policy.due_at(now, found))
+        return Failure(found, Destination.DEAD_LETTER, None)
+    return Failure(found, Destination.RETRY, policy.due_at(now, found))
 
 
 def cap_compared_before_counting(found: int, *, policy: RetryPolicy, now: datetime) -> Failure:
     """Looks at the cap, then counts: one attempt too many."""
     if policy.is_exhausted(found):
-        return Failure(found, Place.DEAD_LETTER, None)
-    return Failure(found + 1, Place.RETRY, policy.due_at(now, found + 1))
+        return Failure(found, Destination.DEAD_LETTER, None)
+    return Failure(found + 1, Destination.RETRY, policy.due_at(now, found + 1))
 
 
 def power_before_cap(found: int, *, policy: RetryPolicy, now: datetime) -> Failure:
     """Computes the power, then cuts it down: there is no such power."""
     attempts = found + 1
     if policy.is_exhausted(attempts):
-        return Failure(attempts, Place.DEAD_LETTER, None)
+        return Failure(attempts, Destination.DEAD_LETTER, None)
     try:
         wait = timedelta(seconds=policy.base.total_seconds() * 2.0**attempts)
     except OverflowError as error:
         raise AssertionError(f"attempts {attempts}: {error}") from error
-    return Failure(attempts, Place.RETRY, now + min(wait, policy.cap))
+    return Failure(attempts, Destination.RETRY, now + min(wait, policy.cap))
 
 
 def pop_then_requeue(queues: Queues, worker: str, now: datetime) -> bytes | None:

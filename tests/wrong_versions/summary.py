@@ -3,15 +3,16 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from ledgerctl.domain.days import day_bounds, days_between
-from ledgerctl.operations.rebuild import Request
+from ledgerctl.domain.days import day_bounds
+from ledgerctl.operations.rebuild import RebuildRequest
 from ledgerctl.stores.connections import Stores
+from tests.builders import days_between
 
 Document = dict[str, Any]
 KINDS = {"charged": ("charge", -1), "refunded": ("refund", 1), "reclaimed": ("reclaim", -1)}
 
 
-def accumulate_without_a_claim(stores: Stores, request: Request) -> None:
+def accumulate_without_a_claim(stores: Stores, request: RebuildRequest) -> None:
     """Adds what it finds, every time it runs."""
     for document in fresh(stores, request):
         numbers = {name: document[name] for name in (*KINDS, "net", "rows", "jobs")}
@@ -22,34 +23,34 @@ def accumulate_without_a_claim(stores: Stores, request: Request) -> None:
         )
 
 
-def only_the_groups_found(stores: Stores, request: Request) -> None:
+def only_the_groups_found(stores: Stores, request: RebuildRequest) -> None:
     """Leaves a figure standing where no rows remain."""
     for document in fresh(stores, request):
         put(stores, document)
 
 
-def overwrite_a_newer_figure(stores: Stores, request: Request) -> None:
+def overwrite_a_newer_figure(stores: Stores, request: RebuildRequest) -> None:
     """Does not ask when the stored figure was computed."""
     for document in fresh(stores, request):
         put(stores, document)
     clear(stores, request)
 
 
-def fixed_24_hours(stores: Stores, request: Request) -> None:
+def fixed_24_hours(stores: Stores, request: RebuildRequest) -> None:
     """A day is its first instant and 24 hours."""
     for document in fresh(stores, request, hours=24):
         put(stores, document)
     clear(stores, request)
 
 
-def window_from_48_hours_ago(stores: Stores, request: Request) -> None:
+def window_from_48_hours_ago(stores: Stores, request: RebuildRequest) -> None:
     """Starts in the middle of a day, and overwrites that day with its second half."""
     since = stores.mongo.now() - timedelta(hours=48)
     for document in fresh(stores, request, since=since):
         put(stores, document)
 
 
-def replace_the_document(stores: Stores, request: Request) -> None:
+def replace_the_document(stores: Stores, request: RebuildRequest) -> None:
     """Drops the fields of other writers."""
     clear(stores, request)
     for document in fresh(stores, request):
@@ -58,27 +59,27 @@ def replace_the_document(stores: Stores, request: Request) -> None:
         )
 
 
-def sum_through_a_double(stores: Stores, request: Request) -> None:
+def sum_through_a_double(stores: Stores, request: RebuildRequest) -> None:
     """Lets one double turn the sum into a double."""
     clear(stores, request)
     for document in fresh(stores, request, number=float):
         put(stores, document)
 
 
-def zero_days_before_the_ledger(stores: Stores, request: Request) -> None:
+def zero_days_before_the_ledger(stores: Stores, request: RebuildRequest) -> None:
     """Takes a day from before the ledger's first row for a day without rows."""
     clear(stores, request)
     for document in fresh(stores, request):
         put(stores, document)
 
 
-def late_rows_are_never_seen(stores: Stores, request: Request) -> None:
+def late_rows_are_never_seen(stores: Stores, request: RebuildRequest) -> None:
     """Looks at the window alone."""
     for document in fresh(stores, request):
         put(stores, document)
 
 
-def text_amounts_are_skipped(stores: Stores, request: Request) -> None:
+def text_amounts_are_skipped(stores: Stores, request: RebuildRequest) -> None:
     """Writes the low number."""
     for document in fresh(stores, request):
         put(stores, document)
@@ -91,7 +92,7 @@ def put(stores: Stores, document: Document) -> None:
     )
 
 
-def clear(stores: Stores, request: Request) -> None:
+def clear(stores: Stores, request: RebuildRequest) -> None:
     """Zero every summary of the window."""
     first, last = days_of(stores, request)
     stores.mongo.collection("usage_daily").update_many(
@@ -100,13 +101,13 @@ def clear(stores: Stores, request: Request) -> None:
     )
 
 
-def days_of(stores: Stores, request: Request) -> tuple[str, str]:
+def days_of(stores: Stores, request: RebuildRequest) -> tuple[str, str]:
     return request.window.resolve(stores.mongo.now(), stores.settings.zone)
 
 
 def fresh(
     stores: Stores,
-    request: Request,
+    request: RebuildRequest,
     *,
     hours: int | None = None,
     since: datetime | None = None,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from ledgerctl.domain.doctor import Check, Status
+from ledgerctl.domain.doctor import Check, CheckStatus
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report
 
@@ -18,14 +18,18 @@ COLUMNS = (
 def checks(found: Sequence[Check]) -> Report:
     """One line a check, and how many need somebody; exit 5 when any failed."""
     counts = Counter(check.finding.status for check in found)
-    said = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
+    said = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
     return Report(
         columns=COLUMNS,
         records=[record(check) for check in found],
-        document={"checks": STREAMED, "failed": counts[Status.FAIL], "warned": counts[Status.WARN]},
+        document={
+            "checks": STREAMED,
+            "failed": counts[CheckStatus.FAIL],
+            "warned": counts[CheckStatus.WARN],
+        },
         items_key="checks",
         foot=(said,),
-        exit_code=int(ExitCode.FOUND if counts[Status.FAIL] else ExitCode.DONE),
+        exit_code=int(ExitCode.FOUND if counts[CheckStatus.FAIL] else ExitCode.DONE),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ledgerctl.domain.jobs import StepResult
 from ledgerctl.domain.payload import Payload, Unreadable
-from ledgerctl.domain.queue import Entry, Pushed, QueueStats, Tally, WorkerEntries
+from ledgerctl.domain.queue import Pushed, QueueEntry, QueueStats, WorkerCounts, WorkerEntries
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
@@ -143,7 +143,7 @@ class LastMinute:
 MINUTE: Final = timedelta(minutes=1)
 
 
-def entries_report(found: Sequence[Entry], total: int, *, now: datetime) -> Report:
+def entries_report(found: Sequence[QueueEntry], total: int, *, now: datetime) -> Report:
     """A listing of entries as they stand."""
     return listing(
         [entry_record(entry, now) for entry in found],
@@ -153,7 +153,7 @@ def entries_report(found: Sequence[Entry], total: int, *, now: datetime) -> Repo
     )
 
 
-def entry_record(entry: Entry, now: datetime) -> Record:
+def entry_record(entry: QueueEntry, now: datetime) -> Record:
     """One entry; what cannot be read is null, and `unreadable` says why."""
     payload = entry.payload
     read = payload if isinstance(payload, Payload) else None
@@ -182,7 +182,7 @@ def pushed_report(job_id: str, result: Result[Pushed], *, dry_run: bool) -> Repo
     return record(document, columns=PUSHED_COLUMNS, foot=foot)
 
 
-def worked_report(tally: Tally) -> Report:
+def worked_report(tally: WorkerCounts) -> Report:
     """Show what a run of the worker loop did."""
     from dataclasses import asdict
 
@@ -208,7 +208,7 @@ def run_line(
     return f"{format_time(at)} {job_id} attempt {attempt} {how} ({duration_text(duration)}): {followed}"
 
 
-def worked_line(tally: Tally) -> str:
+def worked_line(tally: WorkerCounts) -> str:
     """The run in one line."""
     line = f"{tally.ran} ran, {tally.succeeded} succeeded, {tally.failed} failed"
     more = [

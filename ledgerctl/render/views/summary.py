@@ -6,7 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 from ledgerctl.domain.drift import Cause, Explanation
-from ledgerctl.domain.summary import DayFigures, Difference, Drift, Figures, Rebuilt, Shown
+from ledgerctl.domain.summary import (
+    AccountSummaries,
+    DayFigures,
+    Difference,
+    Drift,
+    Figures,
+    Rebuilt,
+)
 from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
@@ -244,7 +251,7 @@ def compared(found: Figures | None) -> Record | None:
     return counted and {name: value for name, value in counted.items() if name != "jobs"}
 
 
-def shown(found: Shown, *, bars: bool) -> Report:
+def shown(found: AccountSummaries, *, bars: bool) -> Report:
     """An account's figures a day; with a bar of the net beside them on a terminal."""
     records = [day_record(one) for one in found.days]
     columns: tuple[Column, ...] = DAY_COLUMNS
@@ -271,7 +278,7 @@ def shown(found: Shown, *, bars: bool) -> Report:
     )
 
 
-def other_zones(made_by: Iterable[str | None], asked: Drift | Shown) -> list[str]:
+def other_zones(made_by: Iterable[str | None], asked: Drift | AccountSummaries) -> list[str]:
     """What to say of summaries that were made by another day zone than the one set now."""
     others = [zone for zone in made_by if zone is not None and zone != asked.timezone]
     if not others:

@@ -6,9 +6,9 @@ import pytest
 
 from ledgerctl.domain.doctor import (
     Check,
-    Finding,
+    CheckResult,
+    CheckStatus,
     FlagCounts,
-    Status,
     judge_clock,
     judge_eviction,
     judge_flags,
@@ -66,9 +66,9 @@ def test_a_sample_says_that_it_is_one() -> None:
 
 def test_what_failed_comes_first_and_the_rest_keeps_its_order() -> None:
     given = [
-        Check(name, Finding(status, ""))
+        Check(name, CheckResult(status, ""))
         for name, status in (
-            ("a", Status.OK), ("b", Status.FAIL), ("c", Status.WARN), ("d", Status.OK), ("e", Status.UNKNOWN),
+            ("a", CheckStatus.OK), ("b", CheckStatus.FAIL), ("c", CheckStatus.WARN), ("d", CheckStatus.OK), ("e", CheckStatus.UNKNOWN),
         )
     ]  # fmt: skip
     assert [check.id for check in worst_first(given)] == ["b", "c", "e", "a", "d"]

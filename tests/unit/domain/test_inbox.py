@@ -7,10 +7,10 @@ import pytest
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.inbox import (
+    ClaimRow,
+    ClaimStatus,
+    ClaimVerdict,
     Lookup,
-    Standing,
-    Status,
-    Verdict,
     Why,
     attempts_after_take,
     default_lookups,
@@ -32,7 +32,7 @@ POLICY = RetryPolicy(base=timedelta(seconds=30), cap=timedelta(hours=1), max_att
 ENFORCED = ("consumer_group", "message_key")
 
 
-def standing(**overrides: Any) -> Standing:
+def standing(**overrides: Any) -> ClaimRow:
     """A claim that lapsed a minute ago."""
     fields: dict[str, Any] = {
         "row": "row-1",
@@ -49,36 +49,41 @@ def standing(**overrides: Any) -> Standing:
         "last_error": None,
         "now": NOW,
     }
-    return Standing(**fields | overrides)
+    return ClaimRow(**fields | overrides)
 
 
 @pytest.mark.parametrize(
     ("overrides", "verdict"),
     [
-        ({"status": "succeeded", "completed_at": NOW}, Verdict.DONE),
-        ({"status": "succeeded"}, Verdict.UNMARKED),
-        ({"status": "dead"}, Verdict.DEAD),
-        ({"status": "dead", "completed_at": NOW}, Verdict.DEAD),
-        ({"status": "failed"}, Verdict.DUE),
-        ({"status": "failed", "not_before": NOW}, Verdict.DUE),
-        ({"status": "failed", "not_before": NOW + MS}, Verdict.WAITING),
-        ({"claimed_until": NOW + MS}, Verdict.HELD),
-        ({"claimed_until": NOW}, Verdict.EXPIRED),
-        ({"claimed_until": None, "last_seen_at": NOW - MINUTE + MS}, Verdict.HELD),
-        ({"claimed_until": None, "last_seen_at": NOW - MINUTE}, Verdict.EXPIRED),
-        ({"claimed_until": None, "last_seen_at": None}, Verdict.EXPIRED),
-        ({"claimed_until": None, "last_seen_at": None, "first_seen_at": None}, Verdict.EXPIRED),
-        ({"status": "processing", "claimed_until": NOW + MS}, Verdict.HELD),
-        ({"status": ""}, Verdict.EXPIRED),
+        ({"status": "succeeded", "completed_at": NOW}, ClaimVerdict.DONE),
+        ({"status": "succeeded"}, ClaimVerdict.UNMARKED),
+        ({"status": "dead"}, ClaimVerdict.DEAD),
+        ({"status": "dead", "completed_at": NOW}, ClaimVerdict.DEAD),
+        ({"status": "failed"}, ClaimVerdict.DUE),
+        ({"status": "failed", "not_before": NOW}, ClaimVerdict.DUE),
+        ({"status": "failed", "not_before": NOW + MS}, ClaimVerdict.WAITING),
+        ({"claimed_until": NOW + MS}, ClaimVerdict.HELD),
+        ({"claimed_until": NOW}, ClaimVerdict.EXPIRED),
+        ({"claimed_until": None, "last_seen_at": NOW - MINUTE + MS}, ClaimVerdict.HELD),
+        ({"claimed_until": None, "last_seen_at": NOW - MINUTE}, ClaimVerdict.EXPIRED),
+        ({"claimed_until": None, "last_seen_at": None}, ClaimVerdict.EXPIRED),
+        (
+            {"claimed_until": None, "last_seen_at": None, "first_seen_at": None},
+            ClaimVerdict.EXPIRED,
+        ),
+        ({"status": "processing", "claimed_until": NOW + MS}, ClaimVerdict.HELD),
+        ({"status": ""}, ClaimVerdict.EXPIRED),
     ],
 )
-def test_a_rejection_has_exactly_one_meaning(overrides: dict[str, Any], verdict: Verdict) -> None:
+def test_a_rejection_has_exactly_one_meaning(
+    overrides: dict[str, Any], verdict: ClaimVerdict
+) -> None:
     assert judge(standing(**overrides)) is verdict
 
 
 def test_only_an_abandoned_claim_counts_when_it_is_taken() -> None:
-    assert attempts_after_take(standing(attempts=2), Verdict.EXPIRED) == 3
-    assert attempts_after_take(standing(attempts=2), Verdict.DUE) == 2
+    assert attempts_after_take(standing(attempts=2), ClaimVerdict.EXPIRED) == 3
+    assert attempts_after_take(standing(attempts=2), ClaimVerdict.DUE) == 2
 
 
 @pytest.mark.parametrize(
@@ -163,4 +168,4 @@ def test_an_error_is_one_bounded_line() -> None:
 
 
 def test_statuses_are_the_contracts() -> None:
-    assert [str(status) for status in Status] == ["claimed", "succeeded", "failed", "dead"]
+    assert [str(status) for status in ClaimStatus] == ["claimed", "succeeded", "failed", "dead"]

@@ -6,7 +6,7 @@ import pytest
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import Flag, Job
-from ledgerctl.domain.queue import Hold, Place, failure, hold_of, is_settled, may_name
+from ledgerctl.domain.queue import Destination, Hold, failure, hold_of, is_settled, may_name
 from ledgerctl.domain.retry import RetryPolicy
 
 NOW = datetime(2026, 3, 8, 12, 0, tzinfo=UTC)
@@ -22,14 +22,18 @@ def a_job(status: str = "failed", refunded: Flag = Flag.CLEAR, reclaimed: Flag =
 def test_a_failure_counts_one_more_and_waits_by_the_new_count(found: int, wait_s: int) -> None:
     after = failure(found, policy=POLICY, now=NOW)
     assert after.attempts == found + 1
-    assert after.place is Place.RETRY
+    assert after.place is Destination.RETRY
     assert after.not_before == NOW + timedelta(seconds=wait_s)
 
 
 @pytest.mark.parametrize("found", [4, 5, 46, 10**6])
 def test_at_the_cap_a_job_is_a_dead_letter_without_a_due_time(found: int) -> None:
     after = failure(found, policy=POLICY, now=NOW)
-    assert (after.attempts, after.place, after.not_before) == (found + 1, Place.DEAD_LETTER, None)
+    assert (after.attempts, after.place, after.not_before) == (
+        found + 1,
+        Destination.DEAD_LETTER,
+        None,
+    )
 
 
 @pytest.mark.parametrize("found", [45, 46, 1_023, 1_024, 999_999, 10**8])
@@ -39,7 +43,7 @@ def test_the_wait_is_the_cap_however_often_a_job_failed(found: int) -> None:
 
 def test_a_cap_of_one_attempt_never_retries() -> None:
     once = RetryPolicy(timedelta(0), timedelta(0), 1)
-    assert failure(0, policy=once, now=NOW).place is Place.DEAD_LETTER
+    assert failure(0, policy=once, now=NOW).place is Destination.DEAD_LETTER
 
 
 @pytest.mark.parametrize(

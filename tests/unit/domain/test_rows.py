@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ledgerctl.domain.amounts import Unusable
-from ledgerctl.domain.balances import Tally, in_replay_order
+from ledgerctl.domain.balances import BalanceTally, in_replay_order
 from ledgerctl.domain.ids import Id, IdKind
 from ledgerctl.domain.rows import (
     Entry,
@@ -51,7 +51,7 @@ def test_the_running_balance_passes_over_what_cannot_be_summed() -> None:
 
 
 def test_a_tally_names_every_row_that_it_leaves_out() -> None:
-    tally = Tally()
+    tally = BalanceTally()
     tally.add(entry("grant", "a", amount=2**63))
     tally.add(BAD)
     assert (tally.balance, tally.rows) == (2**63, 2)

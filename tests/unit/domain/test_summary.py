@@ -5,8 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from ledgerctl.domain.days import day_bounds, day_of, days_between, zone_named
+from ledgerctl.domain.days import day_bounds, day_of, zone_named
 from ledgerctl.domain.summary import NOTHING, Difference, Figures, ratio, untouched, worst
+from tests.builders import days_between
 
 BEFORE, OUTSIDE = "before_first_row", "outside_window"
 
