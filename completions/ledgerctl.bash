@@ -78,6 +78,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='' ;;
     'db init') options='--dry-run --reason --yes --confirm' plain='-'
       values='--reason=- --confirm=-' ;;
+    'db tidy') options='--keep --dry-run --reason --yes --confirm --expect' plain='-'
+      values='--keep=- --reason=- --confirm=- --expect=-' ;;
     'db roles') options='--role' plain='-'
       values='--role=-' ;;
     'log list') options='--limit' plain='-'
@@ -123,7 +125,7 @@ _ledgerctl_commands() { # the commands of a noun
     summary) echo 'rebuild,drift,show' ;;
     inbox) echo 'audit,stuck,list,show,retry,settle,consume' ;;
     ledger) echo 'audit,repair,correct,export' ;;
-    db) echo 'init,roles' ;;
+    db) echo 'init,tidy,roles' ;;
     log) echo 'list,show' ;;
     config) echo 'show,init,path' ;;
     sandbox) echo 'start,stop,status,env,reset' ;;

@@ -9,6 +9,7 @@ from ledgerctl.addresses import redis_database
 from ledgerctl.cli.change import Change, change
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
+from ledgerctl.domain.times import parse_duration
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
@@ -33,6 +34,40 @@ def init(session: Session) -> Report:
             preview=plan_indexes,
             apply=apply,
             view=lambda _stores, result: indexes(result.items),
+        ),
+    )
+
+
+@command(app, "tidy", effect=Effect.BULK)
+def tidy(
+    session: Session,
+    keep: Annotated[
+        str, typer.Option("--keep", help="Remove nothing younger than this.", metavar="DURATION")
+    ] = "30d",
+) -> Report:
+    """Remove messages, claims and archived dead letters that no command needs any more.
+
+    A message goes when every group that reads its topic has completed it, a claim when its message
+    is gone, archived letters when none of them waits on a list. Ledger, jobs and operator log are
+    never touched. What is younger than the oldest entry on a list, and a day, is kept as well.
+
+    Examples: ledgerctl db tidy --dry-run
+              ledgerctl db tidy --keep 90d --yes --reason "quarterly"
+    """
+    from ledgerctl.operations.tidy import Tidy
+    from ledgerctl.render.views.database import tidied
+
+    job = Tidy(session.stores, parse_duration(keep), session.progress)
+    return change(
+        session,
+        Change(
+            plan=job.plan,
+            size=lambda plan: plan.size,
+            question=lambda plan: f"remove {plan.size} documents for good",
+            preview=lambda plan: plan.preview(),
+            apply=job.apply,
+            view=lambda plan, result: tidied(plan, result),
+            bulk=True,
         ),
     )
 

@@ -24,6 +24,7 @@ NOT_BEFORE_NAMES = ("not_before", "NotBefore", "notBefore")
 ACCOUNT_NAMES = ("account_id", "AccountID", "accountId")
 COST_NAMES = ("cost", "Cost")
 ERROR_NAMES = ("error", "Error", "last_error", "LastError", "lastError")
+DIGEST_LENGTH = 12
 FAILED_AT_NAMES = ("failed_at", "FailedAt", "failedAt")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,7 +150,7 @@ def new_payload(
 
 def digest(raw: bytes) -> str:
     """First 12 hex digits of the SHA-256 of the stored bytes: the entry's name on a list."""
-    return hashlib.sha256(raw).hexdigest()[:12]
+    return hashlib.sha256(raw).hexdigest()[:DIGEST_LENGTH]
 
 
 def sha256(raw: bytes) -> bytes:

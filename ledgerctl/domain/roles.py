@@ -53,6 +53,9 @@ WRITES: Mapping[str, Rights] = {
     "inbox settle": united([LOG, rights(inbox="update")]),
     "ledger repair": united([LOG, ROW, FLAG]),
     "ledger correct": united([LOG, ROW]),
+    "db tidy": united(
+        [LOG, LEASE, rights(outbox="remove", inbox="remove", dead_archive="remove")]
+    ),
     "db init": united(
         [LOG, rights(ledger="createIndex", jobs="createIndex"),
          rights(inbox="createIndex", outbox="createIndex")]

@@ -28,7 +28,7 @@ from ledgerctl.domain.inbox import (
 )
 from ledgerctl.domain.rows import KEY, TENANT
 from ledgerctl.errors import NotFound, Refused, UsageError
-from ledgerctl.stores.codec import Document, to_amount, to_id
+from ledgerctl.stores.codec import Document, to_amount, to_id, to_time
 from ledgerctl.stores.connections import Stores
 
 CHUNK = 1_000
@@ -100,11 +100,15 @@ def tally_of(
     """Simulate each look-up for each row from its own message."""
     tally = LookupCounts()
     last: tuple[object, object] | None = None
-    rows = stores.inbox.by_group_and_key([TENANT, *fields])
+    rows = stores.inbox.by_group_and_key([TENANT, "completed_at", *fields])
+    tidied = stores.outbox.tidied_before
     for chunk in chunks(rows, CHUNK):
         messages = messages_of(stores, chunk, fields)
         for row in chunk:
             message = messages.get(to_id(row.get(KEY)))
+            completed = to_time(row.get("completed_at"))
+            if message is None and tidied and completed and completed < tidied:
+                continue  # `db tidy` removed its message
             pair = (row.get(GROUP), to_id(row.get(KEY)))
             count_row(tally, row, message, lookups, again=pair == last)
             last = pair

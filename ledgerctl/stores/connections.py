@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ledgerctl.stores.outbox import Outbox
     from ledgerctl.stores.queue_server import QueueServer
     from ledgerctl.stores.queues import Queues
+    from ledgerctl.stores.retention import Retention
     from ledgerctl.stores.retry_queue import RetryLists
     from ledgerctl.stores.summaries import Summaries
 
@@ -40,6 +41,7 @@ STORES: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
     "daily_rows": (("daily_rows", "DailyRows"), ("mongo",)),
     "inbox": (("inbox", "Inbox"), ("mongo",)),
     "archive": (("archive", "Archive"), ("mongo",)),
+    "retention": (("retention", "Retention"), ("mongo",)),
     "queues": (("queues", "Queues"), ("settings", "notice")),
     "deployment": (("deployment", "Deployment"), ("mongo",)),
     "queue_server": (("queue_server", "QueueServer"), ("queues",)),
@@ -66,6 +68,7 @@ class Stores:
     daily_rows: "DailyRows"
     inbox: "Inbox"
     archive: "Archive"
+    retention: "Retention"
     queues: "Queues"
     deployment: "Deployment"
     queue_server: "QueueServer"

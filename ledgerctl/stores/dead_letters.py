@@ -71,6 +71,13 @@ class DeadLetters:
         """The marks of what was restored of an operation: `chunk:by:numbers`."""
         return [raw.decode() for raw in self._queues.read_all(self.restored_key(operation_id))]
 
+    def forget(self, operation_id: str, chunk: int) -> None:
+        """Take a chunk off an operation's notes: nothing of it will be restored any more."""
+        self._run("drop", [self.notes_key(operation_id)], [str(chunk)])
+        for mark in self.restored(operation_id):
+            if mark.partition(":")[0] == str(chunk):
+                self._run("drop", [self.restored_key(operation_id)], [mark])
+
     # checks
 
     def require(self) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from pymongo.client_session import ClientSession
@@ -24,6 +26,8 @@ from ledgerctl.stores.codec import (
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 TOPIC = "ledger.appended"
+TIDIED = "tidied"  # the `_id`, among the leases, of what `db tidy` notes
+YOUNGEST_REMOVED = timedelta(days=1)
 SCAN_MAX = 20_000  # messages that are looked through for a key where no index serves
 NO_DATE: list[Document] = [  # spelled as ranges, which the index on created_at serves
     {"created_at": None},
@@ -38,6 +42,19 @@ class Outbox:
         self._mongo = mongo
         self._messages = mongo.collection("outbox")
         self._key_name: str | None = None
+
+    @cached_property
+    def tidied_before(self) -> datetime | None:
+        """Return up to when `db tidy` has removed messages; None when it never did."""
+        with self._mongo.reading("read up to when messages were removed"):
+            found = self._mongo.collection("leases").find_one({"_id": TIDIED}) or {}
+        return to_time(found.get("before"))
+
+    def _was_removed(self, recorded_at: datetime | None) -> bool:
+        """Say whether the message of a row recorded then may have been removed by `db tidy`."""
+        if recorded_at is None or self._mongo.now() - recorded_at < YOUNGEST_REMOVED:
+            return False
+        return self.tidied_before is not None and recorded_at < self.tidied_before
 
     def add(self, rows: Sequence[NewRow | Row], session: ClientSession | None = None) -> int:
         """Put the messages of these rows, each at most once; how many did not stand there.
@@ -54,7 +71,10 @@ class Outbox:
                 {"_id": one["_id"], KEY: one[KEY]}, {"$setOnInsert": one | dated}, upsert=True
             )
             for one in map(message_of, rows)
+            if not self._was_removed(one["created_at"])
         ]
+        if not puts:
+            return 0
         with self._mongo.writing("put the message of a ledger row", session):
             try:
                 return self._messages.bulk_write(puts, session=session).upserted_count
@@ -64,12 +84,23 @@ class Outbox:
                 return 0  # another one put it at this instant
 
     def standing(self, row_ids: Sequence[str]) -> set[str]:
-        """Those of these rows whose message stands there."""
+        """Return those of these rows whose message exists, or was removed by `db tidy`."""
         if not row_ids:
             return set()
         values = [value for row_id in row_ids for value in candidates(row_id)]
         with self._mongo.reading("read the outbox"):
             found = self._messages.find({"_id": {"$in": values}}, {"_id": 1})
+            standing = {to_id(document["_id"]).text for document in found}
+        return standing | self._removed([one for one in row_ids if one not in standing])
+
+    def _removed(self, row_ids: Sequence[str]) -> set[str]:
+        """Return those of these rows that are older than the messages that are kept."""
+        if not row_ids or self.tidied_before is None:
+            return set()
+        values = [value for row_id in row_ids for value in candidates(row_id)]
+        old = {"_id": {"$in": values}, "recorded_at": {"$lt": self.tidied_before}}
+        with self._mongo.reading("read the rows of removed messages"):
+            found = self._mongo.collection("ledger").find(old, {"_id": 1})
             return {to_id(document["_id"]).text for document in found}
 
     # reading

@@ -1,11 +1,12 @@
 """Indexes and roles, as reports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
-from ledgerctl.render.report import Column, Kind, Report
+from ledgerctl.render.report import Column, Kind, Report, record
 
 COLUMNS = (Column("name", kind=Kind.ID), Column("status"), Column("in_the_way", kind=Kind.COUNT))
 
@@ -41,6 +42,38 @@ def indexes(found: Sequence[IndexStatus]) -> Report:
         items_key="indexes",
         notes=notes,
     )
+
+
+class Tidied(Protocol):
+    """Describe what a tidy found to remove and to keep."""
+
+    @property
+    def before(self) -> datetime | None: ...
+    @property
+    def asked(self) -> datetime: ...
+    @property
+    def kept(self) -> Mapping[str, int]: ...
+
+
+KINDS = ("outbox", "inbox", "dead_archive")
+
+
+def tidied(plan: Tidied, result: Result[Any]) -> Report:
+    """Show what was removed, or would be, and what is kept and why."""
+    removed = {kind: result.counts.get(kind, 0) for kind in KINDS}
+    document = {
+        "removed": removed,
+        "kept": {why: number for why, number in plan.kept.items() if number},
+        "before": plan.before,
+    }
+    notes = []
+    if plan.before is None:
+        notes = ["the age of an entry on a list is not known, so everything is kept"]
+    elif plan.before < plan.asked:
+        notes = [
+            "an entry that waits on a list is older: what is younger than it, and a day, is kept"
+        ]
+    return record(document, notes=notes)
 
 
 def shown(value: object) -> Any:
