@@ -97,7 +97,7 @@ class AccountRows:
                     edge = self._rows.find_one(
                         of_account | {"account_id": {**of_account["account_id"], "$in": [value]}},
                         {"created_at": 1, "_id": 0},
-                        sort=by_time(direction),
+                        sort=[("created_at", direction)],
                     )
                     if edge is not None and not is_date(edge.get("created_at")):
                         return True
@@ -434,11 +434,6 @@ def exact_sum(group: Mapping[str, Any]) -> int | None:
 def is_date(value: object) -> bool:
     """Whether a stored value is a BSON date, also one of a year that Python has not."""
     return isinstance(value, datetime | DatetimeMS)
-
-
-def by_time(direction: int) -> list[tuple[str, int]]:
-    """The order of an account's index, forwards or backwards."""
-    return [(name, direction) for name, _ in BY_TIME]
 
 
 def key(value: object) -> tuple[str, Any]:
