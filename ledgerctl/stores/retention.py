@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ledgerctl.domain.ids import chunks
-from ledgerctl.domain.inbox import Status
+from ledgerctl.domain.inbox import ClaimStatus
 from ledgerctl.domain.payload import DIGEST_LENGTH
 from ledgerctl.domain.rows import KEY
 from ledgerctl.stores.codec import Document, to_time
@@ -17,7 +17,7 @@ PAGE = 1_000
 SLICE_MIN, SLICE_S = 50, 0.015  # how many are removed at once, and how long that should take
 
 Reader = tuple[Any, Any]  # topic and consumer group
-DONE: Document = {"status": Status.SUCCEEDED.value, "completed_at": {"$type": "date"}}
+DONE: Document = {"status": ClaimStatus.SUCCEEDED.value, "completed_at": {"$type": "date"}}
 
 
 class ArchivedChunk(NamedTuple):
@@ -127,7 +127,7 @@ class Retention:
     def remove_claims(self, ids: Sequence[Any], before: datetime) -> Iterator[int]:
         """Remove these rows if they are still succeeded, old and not seen again since."""
         guard = {
-            "status": Status.SUCCEEDED.value,
+            "status": ClaimStatus.SUCCEEDED.value,
             "completed_at": {"$lt": before},
             "$nor": [{"last_seen_at": {"$gte": before}}],
         }
