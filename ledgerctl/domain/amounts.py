@@ -13,7 +13,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """An amount that cannot be summed: what stands there, and why it does not count."""
+    """Hold an amount that cannot be summed: its value, and why it does not count."""
 
     shown: str
     why: str
@@ -25,7 +25,7 @@ Amount = int | Unusable
 
 
 def exact_amount(value: object) -> Amount:
-    """The whole number that `value` holds, to the last digit, or the reason why it holds none.
+    """Return the whole number that `value` holds, exactly, or the reason why it holds none.
 
     Never rounds: a double or a decimal counts only when it is whole. Source: contract, section 1.
     """
@@ -67,12 +67,12 @@ def _whole_decimal(value: Decimal) -> Amount:
 
 
 def total(amounts: Iterable[Amount]) -> int:
-    """The exact sum of those that can be summed."""
+    """Return the exact sum of those that can be summed."""
     return sum(amount for amount in amounts if isinstance(amount, int))
 
 
 def fits_int64(amount: int) -> bool:
-    """Whether a new row could hold this amount."""
+    """Return whether a new row could hold this amount."""
     return INT64_MIN <= amount <= INT64_MAX
 
 
@@ -81,7 +81,7 @@ _DIGITS_MAX = 19  # int64 has no more; Python refuses to convert a text of thous
 
 
 def parse_whole(text: str, *, name: str) -> int:
-    """The number of whole credits that `text` spells, and nothing that could mean two numbers.
+    """Return the whole credits that `text` spells, and nothing that could mean two numbers.
 
     Only ASCII digits with an optional `-`; `25.00`, `1,250`, `1e3`, `1_000` and what does not fit
     64 bits raise UsageError. `name` is the option or argument as the caller knows it.

@@ -11,7 +11,7 @@ from ledgerctl.domain.rows import Entry, rank
 
 @dataclass(frozen=True, slots=True)
 class UnusableRow:
-    """A row that no sum contains, and why."""
+    """Hold a row that no sum contains, and why."""
 
     row_id: str
     amount: str
@@ -19,7 +19,7 @@ class UnusableRow:
 
 
 class TypeSum(NamedTuple):
-    """The rows of one type: how many, and their sum; None where it is not known exactly."""
+    """Hold the rows of one type: how many, and their sum; None where it is not known exactly."""
 
     type: str
     rows: int
@@ -27,7 +27,7 @@ class TypeSum(NamedTuple):
 
 
 class AccountSum(NamedTuple):
-    """Some rows of one account (None: of none), as TypeSum."""
+    """Hold some rows of one account (None: of none), as TypeSum."""
 
     account_id: str | None
     rows: int
@@ -36,7 +36,7 @@ class AccountSum(NamedTuple):
 
 @dataclass(slots=True)
 class BalanceTally:
-    """The running totals of an account's rows; amounts in whole credits, exact at any size."""
+    """Hold the running totals of an account's rows; amounts in whole credits, exact at any size."""
 
     rows: int = 0
     by_type: dict[str, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class BalanceTally:
 
     @property
     def balance(self) -> int:
-        """The sum of every row that can be summed."""
+        """Return the sum of every row that can be summed."""
         return sum(self.by_type.values())
 
     def add(self, entry: Entry) -> None:
@@ -74,13 +74,13 @@ class BalanceTally:
 
 
 def unusable(row_id: str, amount: Unusable) -> UnusableRow:
-    """A row that no sum contains."""
+    """Return a row that no sum contains."""
     return UnusableRow(row_id, amount.shown, amount.why)
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account's balance as of a moment."""
+    """Hold an account's balance as of a moment."""
 
     account_id: str
     as_of: datetime
@@ -93,7 +93,7 @@ class Balance:
 
 @dataclass(slots=True)
 class AccountBalance:
-    """One line of the list of balances; None is the account of rows that belong to none."""
+    """Hold one line of the list of balances; None is the account of rows that belong to none."""
 
     account_id: str | None
     balance: int = 0
@@ -102,7 +102,7 @@ class AccountBalance:
 
 @dataclass(frozen=True, slots=True)
 class Balances:
-    """Every account's balance, by account; `unusable` rows are in none of them."""
+    """Hold every account's balance, by account; `unusable` rows are in none of them."""
 
     accounts: Sequence[AccountBalance]
     unusable: Sequence[tuple[str | None, UnusableRow]] = ()
@@ -111,7 +111,7 @@ class Balances:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """An account's rows in order, each with the balance after it; read once."""
+    """Hold an account's rows in order, each with the balance after it; read once."""
 
     account_id: str
     opening_balance: int
@@ -137,5 +137,5 @@ def in_replay_order(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def ranked(tied: list[Entry]) -> list[Entry]:
-    """The rows of one instant by type; the order among equals stays, which is by id."""
+    """Return the rows of one instant by type; the order among equals stays, which is by id."""
     return tied if len(tied) == 1 else sorted(tied, key=lambda entry: rank(entry.type))

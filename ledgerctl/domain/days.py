@@ -25,7 +25,7 @@ _UTC_FILE += b"UTC\0"
 
 
 def zone_named(name: str) -> "ZoneInfo":
-    """The zone of that IANA name; UTC exists even where no time zone database is installed.
+    """Return the zone of that IANA name; UTC exists even where no time zone database is installed.
 
     Raises UsageError for a name that the database does not know.
     """
@@ -43,7 +43,7 @@ def zone_named(name: str) -> "ZoneInfo":
 
 
 def day_of(instant: datetime, zone: "ZoneInfo") -> str:
-    """The one day, `YYYY-MM-DD`, whose `day_bounds` in `zone` hold `instant`.
+    """Return the one day, `YYYY-MM-DD`, whose `day_bounds` in `zone` hold `instant`.
 
     Differs from the wall clock's date only where a clock was once put back across midnight
     (St John's until 2006): there the repeated minutes stay with the day that had begun.
@@ -58,17 +58,17 @@ def day_of(instant: datetime, zone: "ZoneInfo") -> str:
 
 
 def day_bounds(day: str, zone: "ZoneInfo") -> tuple[datetime, datetime]:
-    """The day's first instant and the next day's first: 23, 24 or 25 hours apart, mostly."""
+    """Return the day's first instant and the next day's first: 23, 24 or 25 hours apart, mostly."""
     return _span(date.fromisoformat(day), zone)
 
 
 def next_day(day: str) -> str:
-    """The day after; the last day of year 9999 is its own."""
+    """Return the day after; the last day of year 9999 is its own."""
     return _after(date.fromisoformat(day)).isoformat()
 
 
 def previous_day(day: str) -> str:
-    """The day before; the first day of year 1 is its own."""
+    """Return the day before; the first day of year 1 is its own."""
     return _before(date.fromisoformat(day)).isoformat()
 
 
@@ -88,7 +88,7 @@ def check_day_order(from_day: str, to_day: str) -> None:
 
 
 def parse_day(text: str, now: datetime, zone: "ZoneInfo") -> str:
-    """The day meant by a date, `yesterday` or `today`; UsageError names these forms."""
+    """Return the day meant by a date, `yesterday` or `today`; UsageError names these forms."""
     day = day_named(text, now, zone)
     if day is None:
         raise UsageError(f"{text!r} is not a day", hint=f"Give {DAY_FORMS}.")
@@ -96,7 +96,7 @@ def parse_day(text: str, now: datetime, zone: "ZoneInfo") -> str:
 
 
 def day_named(text: str, now: datetime, zone: "ZoneInfo") -> str | None:
-    """The day meant by a date, `yesterday` or `today`; None for any other text."""
+    """Return the day meant by a date, `yesterday` or `today`; None for any other text."""
     word = text.strip().lower()
     if word == "today":
         return day_of(now, zone)
@@ -160,8 +160,10 @@ def _in_utc(local: datetime, utc: tzinfo = UTC) -> datetime:
 
 
 def _end_of_gap(day: date, zone: "ZoneInfo", *, before: datetime, after: datetime) -> datetime:
-    """The instant at which the clock jumps over midnight into `day` or beyond (Toronto's 1919
-    jump was from 23:30 to 00:30, so the shifted midnight alone does not tell)."""
+    """Return the instant at which the clock jumps over midnight into `day` or beyond.
+
+    Toronto's jump of 1919 was from 23:30 to 00:30, so the shifted midnight alone does not tell.
+    """
     low, high = 0, int((after - before).total_seconds())
     while high - low > 1:
         middle = (low + high) // 2

@@ -10,7 +10,7 @@ NEARLY_FULL = 90  # percent of the memory that the server may use
 
 
 class CheckStatus(StrEnum):
-    """How a check ended, the worst first, which is the order people read them in."""
+    """Name how a check ended, the worst first, which is the order people read them in."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -20,7 +20,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check found, and the remedy: a command where there is one."""
+    """Describe what one check found, and the remedy: a command where there is one."""
 
     status: CheckStatus
     detail: str
@@ -29,25 +29,25 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A finding under the name of its check."""
+    """Hold a finding under the name of its check."""
 
     id: str
     finding: CheckResult
 
 
 def ok(detail: str) -> CheckResult:
-    """All is well."""
+    """Report that all is well."""
     return CheckResult(CheckStatus.OK, detail)
 
 
 def worst_first(checks: Iterable[Check]) -> list[Check]:
-    """The checks, those that need somebody first; otherwise in the order given."""
+    """Return the checks, those that need somebody first; otherwise in the order given."""
     order = list(CheckStatus)
     return sorted(checks, key=lambda check: order.index(check.finding.status))
 
 
 def judge_clock(offset: timedelta, store: str) -> CheckResult:
-    """Whether a server's clock and this machine's agree; `offset` is the server's minus ours."""
+    """Judge whether two clocks agree; `offset` is the server's time minus ours."""
     seconds = offset.total_seconds()
     if abs(offset) <= CLOCK_OFF_MAX:
         return ok(f"{store} and this machine agree within {abs(seconds):.1f} s")
@@ -61,7 +61,7 @@ def judge_clock(offset: timedelta, store: str) -> CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class FlagCounts:
-    """How many jobs were looked at, and how many of them have which fault."""
+    """Describe how many jobs were looked at, and how many of them have which fault."""
 
     jobs: int
     absent: int  # a flag is absent or null
@@ -71,7 +71,7 @@ class FlagCounts:
 
 
 def judge_flags(counts: FlagCounts) -> CheckResult:
-    """Whether every job's flags can be guarded on. Source: contract, section 2, jobs."""
+    """Judge whether every job's flags can be guarded on. Source: contract, section 2, jobs."""
     looked_at = f"{'a sample of ' if counts.sampled else ''}{counts.jobs} jobs"
     of = f"of {looked_at}"
     if counts.not_boolean or counts.corrupt:
@@ -93,7 +93,7 @@ def judge_flags(counts: FlagCounts) -> CheckResult:
 
 
 def judge_eviction(policy: str, limit: int, used: int) -> CheckResult:
-    """Whether the server may drop a list of jobs, or is about to refuse one. Figures in bytes."""
+    """Judge whether the server may drop a list of jobs or refuse one soon. Figures in bytes."""
     if policy.startswith("allkeys"):
         when = "when memory is short" if limit else "as soon as maxmemory is set"
         return CheckResult(
@@ -111,7 +111,7 @@ def judge_eviction(policy: str, limit: int, used: int) -> CheckResult:
 
 
 def judge_persistence(facts: Mapping[str, object], save: str | None) -> CheckResult:
-    """Whether a restart keeps the lists. `save` is the server's save points, None unasked."""
+    """Judge whether a restart keeps the lists. `save`: the server's save points, None unasked."""
     failing = [
         name
         for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")

@@ -13,7 +13,7 @@ NAMES_SHOWN = 10
 
 
 class IdKind(StrEnum):
-    """The type under which a document holds an id."""
+    """Name the type under which a document holds an id."""
 
     STRING = "string"
     OBJECT_ID = "ObjectId"
@@ -25,7 +25,7 @@ class IdKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Id:
-    """One id: its text, as printed and typed, and the type it is stored under."""
+    """Hold one id: its text, as printed and typed, and the type it is stored under."""
 
     text: str
     kind: IdKind = IdKind.STRING
@@ -35,7 +35,7 @@ class Id:
 
 
 def some_of(names: Sequence[str]) -> str:
-    """The first few names in a row, and how many more."""
+    """Return the first few names in a row, and how many more."""
     few, more = ", ".join(names[:NAMES_SHOWN]), len(names) - NAMES_SHOWN
     return f"{few} and {more} more" if more > 0 else few
 
@@ -48,5 +48,5 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def text_of(identity: Id | None) -> str | None:
-    """The id as printed; None where there is none."""
+    """Return the id as printed; None where there is none."""
     return None if identity is None else identity.text

@@ -19,7 +19,7 @@ GROUP = "consumer_group"
 
 
 class ClaimStatus(StrEnum):
-    """What an inbox row says of its message and group. Source: contract, section 2, inbox."""
+    """Name what an inbox row says of its message and group. Source: contract, section 2, inbox."""
 
     CLAIMED = "claimed"
     SUCCEEDED = "succeeded"
@@ -29,10 +29,10 @@ class ClaimStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """An inbox row as it was read, and the server's time of the reading.
+    """Hold an inbox row as it was read, and the server's time of the reading.
 
-    `fence` holds the very values that a conditional update must find again. A count that is no
-    whole number from 0 on reads as 0, a time that is no date as None.
+    `fence` holds the values that a conditional update must find again. A count that is no whole
+    number from 0 on reads as 0, a time that is no date as None.
     """
 
     row: Any
@@ -53,7 +53,7 @@ class ClaimRow:
 
 
 class ClaimVerdict(StrEnum):
-    """What stands behind a duplicate rejection; only DUE and EXPIRED may be taken."""
+    """Name what a duplicate rejection means; only DUE and EXPIRED may be taken."""
 
     DONE = "done"  # processed: succeeded with completed_at
     UNMARKED = "unmarked"  # succeeded without completed_at: nobody knows; left until settled
@@ -69,10 +69,10 @@ TAKEABLE = frozenset({ClaimVerdict.DUE, ClaimVerdict.EXPIRED})
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to handle one message for one group, until somebody takes it over.
+    """Hold the right to handle one message for one group, until another worker takes it over.
 
-    `attempts` counts the failures so far, this handling not included. `token` and `attempts`
-    fence every later write; `until` is the server's time at which the claim lapses.
+    `attempts` counts the failures before this handling. `token` and `attempts` fence every later
+    write; `until` is the server's time at which the claim lapses.
     """
 
     row: Any
@@ -86,7 +86,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A message that was not claimed, and what stands in the way."""
+    """Hold a message that was not claimed, and the reason."""
 
     message: Message
     verdict: ClaimVerdict
@@ -94,7 +94,7 @@ class Left:
 
 
 class Finish(StrEnum):
-    """What became of the end of a handling."""
+    """Name what became of the end of a handling."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # counted; tried again when due
@@ -103,9 +103,9 @@ class Finish(StrEnum):
 
 
 def judge(standing: ClaimRow, claim_for: timedelta = CLAIM_FOR) -> ClaimVerdict:
-    """What a row that rejected a claim means; every row has exactly one meaning.
+    """Return the one meaning of a row that rejected a claim.
 
-    A duplicate rejection alone says neither "done" nor "somebody has it". A claim without
+    A duplicate rejection alone says neither "done" nor "in progress". A claim without
     `claimed_until` counts from when it was last seen. Source: contract, section 3, inbox.
     """
     match standing.status:
@@ -126,7 +126,7 @@ def judge(standing: ClaimRow, claim_for: timedelta = CLAIM_FOR) -> ClaimVerdict:
 
 
 def lapses_at(standing: ClaimRow, claim_for: timedelta) -> datetime | None:
-    """When a claim lapses; None where its row holds no time at all, so that it has lapsed."""
+    """Return when a claim lapses; None where its row holds no time, so that it has lapsed."""
     if standing.claimed_until is not None:
         return standing.claimed_until
     seen = standing.last_seen_at or standing.first_seen_at
@@ -134,17 +134,17 @@ def lapses_at(standing: ClaimRow, claim_for: timedelta) -> datetime | None:
 
 
 def attempts_after_take(standing: ClaimRow, verdict: ClaimVerdict) -> int:
-    """The attempts of a row that is taken: an abandoned claim counts as a failed attempt."""
+    """Return the attempts of a row that is taken: an abandoned claim counts as a failed attempt."""
     return standing.attempts + (verdict is ClaimVerdict.EXPIRED)
 
 
 def is_processed(standing: ClaimRow) -> bool:
-    """Whether the message is processed for the group. Source: contract, section 2, inbox."""
+    """Return whether the message is processed for the group. Source: contract, section 2, inbox."""
     return standing.status == ClaimStatus.SUCCEEDED and standing.completed_at is not None
 
 
 def short_error(text: str) -> str:
-    """An error as a row keeps it: one bounded line."""
+    """Return an error as a row keeps it: one bounded line."""
     line = " ".join(text.split())
     cut = line[:ERROR_CHARACTERS_MAX]
     return cut or "failed without a word"
@@ -154,7 +154,7 @@ def short_error(text: str) -> str:
 
 
 class Why(StrEnum):
-    """Why a row is stuck."""
+    """Name why a row is stuck."""
 
     NOT_COMPLETED = "not_completed"
     DELIVERED_AGAIN = "delivered_again"  # after it was completed
@@ -162,7 +162,7 @@ class Why(StrEnum):
 
 
 def why_stuck(standing: ClaimRow, older_than: timedelta, policy: RetryPolicy) -> tuple[Why, ...]:
-    """Why a row is stuck, by age and frequency, whatever `attempts` says; empty when it is not."""
+    """Return why a row is stuck, by age and frequency, whatever `attempts` says; else empty."""
     return tuple(
         why
         for why, holds in (
@@ -175,7 +175,7 @@ def why_stuck(standing: ClaimRow, older_than: timedelta, policy: RetryPolicy) ->
 
 
 def is_overdue(standing: ClaimRow, older_than: timedelta) -> bool:
-    """Whether a row has not been completed for that long; a dead one that was settled is let go."""
+    """Return whether a row has been uncompleted for that long; a settled dead row is not."""
     settled = standing.status == ClaimStatus.DEAD and standing.completed_at is not None
     if is_processed(standing) or settled:
         return False
@@ -184,13 +184,13 @@ def is_overdue(standing: ClaimRow, older_than: timedelta) -> bool:
 
 
 def is_delivered_again(standing: ClaimRow) -> bool:
-    """Whether a message was delivered again after it had been completed."""
+    """Return whether a message was delivered again after it had been completed."""
     seen, done = standing.last_seen_at, standing.completed_at
     return seen is not None and done is not None and seen > done
 
 
 def every(standing: ClaimRow) -> timedelta | None:
-    """How often a message comes back, on average; None when it came once."""
+    """Return how often a message comes back, on average; None when it came once."""
     first, last = standing.first_seen_at, standing.last_seen_at
     if first is None or last is None or standing.deliveries < 2 or last <= first:  # noqa: PLR2004  # two make an interval
         return None
@@ -202,7 +202,7 @@ def every(standing: ClaimRow) -> timedelta | None:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One way to look a claim up, measured: on these fields, from each row's own message."""
+    """Hold one way to look a claim up, measured: on these fields, from each row's own message."""
 
     fields: tuple[str, ...]
     enforced: bool  # a unique index has exactly these fields
@@ -212,7 +212,7 @@ class Lookup:
 
     @property
     def ok(self) -> bool:
-        """Whether claims may be looked up this way: it hits every row, and an index enforces it."""
+        """Return whether this lookup hits every row and an index enforces it."""
         return self.enforced and not self.missed
 
 
@@ -226,7 +226,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One collection: its documents, and how full each field of a key is."""
+    """Hold one collection: its documents, and how full each field of a key is."""
 
     rows: int
     fields: Mapping[str, Filled]
@@ -254,17 +254,17 @@ class InboxAudit:
 
     @property
     def fails(self) -> bool:
-        """Whether the check found something."""
+        """Return whether the check found something."""
         return any(problem.fails for problem in self.problems)
 
 
 def is_empty(value: object) -> bool:
-    """Whether a field's value is empty: absent, null or the empty text."""
+    """Return whether a field's value is empty: absent, null or the empty text."""
     return value is None or value == ""
 
 
 def parse_lookup(text: str) -> tuple[str, ...]:
-    """The fields of `--lookup a,b`. Raises UsageError for an empty, doubled or impossible name."""
+    """Read the fields of `--lookup a,b`. Raises UsageError for an empty, doubled or bad name."""
     fields = tuple(part.strip() for part in text.split(","))
     wrong = [name for name in fields if not name or name.startswith("$") or "\x00" in name]
     if wrong or len(set(fields)) != len(fields):
@@ -276,12 +276,12 @@ def parse_lookup(text: str) -> tuple[str, ...]:
 
 
 def default_lookups(unique: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """What is measured unasked: each unique index's fields, and (tenant, key)."""
+    """Return what is measured unasked: each unique index's fields, and (tenant, key)."""
     return tuple(dict.fromkeys([*(unique or [(GROUP, KEY)]), (TENANT, KEY)]))
 
 
 def is_enforced(fields: Sequence[str], unique: Iterable[tuple[str, ...]]) -> bool:
-    """Whether a unique index has exactly these fields, in whatever order."""
+    """Return whether a unique index has exactly these fields, in whatever order."""
     return any(sorted(fields) == sorted(index) for index in unique)
 
 
@@ -294,9 +294,9 @@ def problems_of(
     conflicting_keys: Sequence[str] = (),
     conflicting: int = 0,
 ) -> tuple[Problem, ...]:
-    """What is wrong with the keys; `given` says that the look-ups came from `--lookup`.
+    """Return what is wrong with the keys; `given`: the lookups came from `--lookup`.
 
-    `empty` says how many claims lack each field. Source: contract, section 3, inbox audit (its rules for exit 5).
+    `empty` counts the claims that lack each field. Source: contract, section 3, inbox audit.
     """
     found: list[Problem] = []
     if not unique:
@@ -315,7 +315,7 @@ def problems_of(
 
 
 def lookup_problems(lookup: Lookup, empty: Mapping[str, int], *, given: bool) -> list[Problem]:
-    """What is wrong with one look-up."""
+    """Return what is wrong with one look-up."""
     name = f"({', '.join(lookup.fields)})"
     found = []
     if lookup.missed:

@@ -13,7 +13,7 @@ from ledgerctl.domain.rows import Row, RowType
 
 
 class Flag(Enum):
-    """What a flag of a job document says. Absent and null count as false."""
+    """Name what a flag of a job document says. Absent and null count as false."""
 
     CLEAR = "clear"
     SET = "set"
@@ -21,7 +21,7 @@ class Flag(Enum):
 
 
 class State(StrEnum):
-    """The state of a job, read off its two flags."""
+    """Name the state of a job, read off its two flags."""
 
     CHARGED = "charged"
     REFUNDED = "refunded"
@@ -31,7 +31,7 @@ class State(StrEnum):
 
 
 class Step(StrEnum):
-    """The guarded steps."""
+    """Name the guarded steps."""
 
     CHARGE = "charge"
     REFUND = "refund"
@@ -39,7 +39,7 @@ class Step(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What came of one guarded step. Source: contract, section 3, job."""
+    """Name what came of one guarded step. Source: contract, section 3, job."""
 
     APPLIED = "applied"
     COMPLETED = "completed"  # flag or document was there, the row was not; appended now
@@ -75,7 +75,7 @@ SUCCEEDED = "succeeded"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job document as it stands."""
+    """Hold one job document as it is stored."""
 
     id: Id
     account: Id | None
@@ -93,7 +93,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """One guarded step's outcome; amount, row and time are the row's, None without one."""
+    """Hold one guarded step's outcome; amount, row and time are the row's, None without one."""
 
     job_id: str
     step: str
@@ -106,13 +106,13 @@ class StepResult:
 
     @property
     def applied(self) -> bool:
-        """Whether this run wrote the row."""
+        """Return whether this run wrote the row."""
         return self.outcome in APPLIED
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """The step may go on: the row's amount and account, pinned to the charge row."""
+    """Allow the step: the row's amount and account are pinned to the charge row."""
 
     amount: int
     account: Id
@@ -121,7 +121,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The step goes no further: why, and the row that says so, if any."""
+    """Refuse the step: why, and the row that says so, if any."""
 
     outcome: Outcome
     row: Row | None = None
@@ -132,12 +132,12 @@ Decision = Append | Stop
 
 
 def state(job: Job) -> State:
-    """The state of a job, read off its flags."""
+    """Return the state of a job, read off its flags."""
     return state_of(job.refunded, job.reclaimed)
 
 
 def state_of(refunded: Flag, reclaimed: Flag) -> State:
-    """The state that the two flags spell. Source: domain, section 3."""
+    """Return the state that the two flags spell. Source: domain, section 3."""
     if Flag.BAD in (refunded, reclaimed):
         return State.BAD_FLAGS
     if reclaimed is Flag.SET:
@@ -146,15 +146,15 @@ def state_of(refunded: Flag, reclaimed: Flag) -> State:
 
 
 def of_type(rows: Iterable[Row], row_type: RowType) -> list[Row]:
-    """The rows of one type."""
+    """Return the rows of one type."""
     return [row for row in rows if row.type == row_type]
 
 
 def decide_refund(job: Job, rows: Sequence[Row], *, force: bool = False) -> Decision:
-    """Whether a refund row may be appended to this job, whose rows are `rows`.
+    """Decide whether a refund row may be appended to this job, whose rows are `rows`.
 
-    The amount is minus the charge row's, never what anyone reports. Pure: the guard itself
-    stands in the write. Source: domain, sections 2 and 3.
+    The amount is minus the charge row's, never what anyone reports. The guard itself is in the
+    write. Source: domain, sections 2 and 3.
     """
     existing = of_type(rows, RowType.REFUND)
     match state(job):
@@ -179,7 +179,7 @@ def decide_refund(job: Job, rows: Sequence[Row], *, force: bool = False) -> Deci
 
 
 def decide_reclaim(job: Job, rows: Sequence[Row]) -> Decision:
-    """Whether a reclaim row may be appended; never refused for lack of credit.
+    """Decide whether a reclaim row may be appended; never refused for lack of credit.
 
     A job that was never refunded needs none, which is success. Source: domain, section 3.
     """
@@ -206,7 +206,7 @@ def decide_reclaim(job: Job, rows: Sequence[Row]) -> Decision:
 
 
 def pinned(job: Job, rows: Sequence[Row], *, sign: int, complete: bool = False) -> Decision:
-    """The amount and account that the job's one charge row pins, or why it pins none."""
+    """Return the amount and account that the job's one charge row pins, or why it pins none."""
     charges = of_type(rows, RowType.CHARGE)
     if not charges:
         return Stop(Outcome.NO_CHARGE, detail="the job has no charge row")
@@ -224,7 +224,7 @@ def pinned(job: Job, rows: Sequence[Row], *, sign: int, complete: bool = False) 
 
 
 def decide_charge(job: Job, rows: Sequence[Row], *, account: Id, cost: int) -> Decision:
-    """What charging means for a job document that exists already."""
+    """Decide what charging means for a job document that exists already."""
     charges = of_type(rows, RowType.CHARGE)
     if job.cost != cost:
         return Stop(Outcome.CONFLICT, charges[0] if charges else None, "the job has another cost")

@@ -26,17 +26,17 @@ NAMES_MAX = 4_096  # escaped names remembered
 
 @lru_cache(maxsize=NAMES_MAX)
 def escaped(name: str) -> str:
-    """A name as the journal holds it; `restored` is its inverse."""
+    """Return a name as the journal holds it; `restored` is its inverse."""
     return quote(name, safe="", errors="surrogatepass").replace("~", "%7E") or EMPTY
 
 
 def restored(name: str) -> str:
-    """The name that was escaped."""
+    """Return the name that was escaped."""
     return "" if name == EMPTY else unquote(name, errors="surrogatepass")
 
 
 def head() -> tuple[str, ...]:
-    """The comment that a journal begins with: how it is to be read."""
+    """Return the comment that a journal begins with: how it is to be read."""
     return (
         "; ledger rows, written by ledgerctl ledger export --format hledger",
         f"; {ACCOUNT}:ACCOUNT gets the amount, {TYPE}:TYPE the opposite; {NOBODY}: rows of no account",
@@ -47,7 +47,7 @@ def head() -> tuple[str, ...]:
 
 
 def transaction(row: LedgerRow, zone: ZoneInfo) -> Iterator[str]:
-    """The lines of one row, a blank one last; a comment for a row that cannot be summed."""
+    """Yield the lines of one row, a blank one last; a comment for a row that cannot be summed."""
     day = journal_day(row.created_at, zone)
     kind = escaped(row.type)
     note = f"row_id:{escaped(row.row_id)}"
@@ -64,7 +64,7 @@ def transaction(row: LedgerRow, zone: ZoneInfo) -> Iterator[str]:
 
 
 def journal_day(moment: datetime | None, zone: ZoneInfo) -> str | None:
-    """The day of a row in the day zone; None when the journal cannot hold it."""
+    """Return the day of a row in the day zone; None when the journal cannot hold it."""
     if moment is None or moment.year not in YEARS:
         return None
     day = day_of(moment, zone)

@@ -34,7 +34,7 @@ _EXPONENT_DIGITS_MAX = 3  # 1e999999999 would fill the memory
 
 
 class Payload(NamedTuple):
-    """What a readable entry says. `not_before` None: due now."""
+    """Describe what a readable entry says. `not_before` None: due now."""
 
     job_id: str
     account_id: str | None
@@ -47,12 +47,12 @@ class Payload(NamedTuple):
     undated: bool = False  # `failed_at` is there and is no time
 
     def is_due(self, now: datetime) -> bool:
-        """Whether its time has come; without a time it is due."""
+        """Return whether its time has come; an entry without a time is due."""
         return self.not_before is None or self.not_before <= now
 
 
 class Unreadable(NamedTuple):
-    """An entry that is shown, counted and never moved by a filter; `why` is for people."""
+    """Hold an entry that is shown, counted and never moved by a filter; `why` is for people."""
 
     why: str
 
@@ -62,7 +62,7 @@ class _Unfit(ValueError):
 
 
 class _Spelled(str):
-    """A number kept as it was spelled: a float would round it, a long integer be refused."""
+    """Hold a number kept as it was spelled: a float would round it, a long integer be refused."""
 
     __slots__ = ()
 
@@ -72,11 +72,11 @@ class _Literal:
 
 
 class _Opaque:
-    """A value nested too deep to be built: well-formed, and of no interest here."""
+    """Hold a value nested too deep to be built: well-formed, and of no interest here."""
 
 
 class _Member(NamedTuple):
-    """One top-level member: its key as decoded, its value, and where the value stands."""
+    """Hold one top-level member: its key as decoded, its value, and where the value stands."""
 
     key: str
     value: object
@@ -85,7 +85,7 @@ class _Member(NamedTuple):
 
 
 def read_payload(raw: bytes) -> Payload | Unreadable:
-    """What the entry says, or why it cannot be read; never raises, in time linear in its size."""
+    """Return what the entry says, or why it is unreadable; never raises, linear in its size."""
     try:
         document, shape = _document(raw.decode())
         return _interpreted(document, shape, raw)
@@ -96,7 +96,7 @@ def read_payload(raw: bytes) -> Payload | Unreadable:
 
 
 def requeued(raw: bytes, *, attempts: int | None, due: datetime, now: datetime) -> bytes:
-    """The entry with `attempts` (None: kept) and its due time set; every other byte stays.
+    """Return the entry with `attempts` (None: kept) and its due time set; other bytes stay.
 
     `due` at or before `now` means at once: an existing time becomes now, and null, `""`, zero
     and absence, which mean due now already, stay as they are. `raw` must be readable.
@@ -112,9 +112,9 @@ def requeued(raw: bytes, *, attempts: int | None, due: datetime, now: datetime) 
 def failed(
     raw: bytes, *, attempts: int, not_before: datetime | None, error: str, failed_at: datetime
 ) -> bytes:
-    """The entry after one more failure: these four set under the names found, else appended.
+    """Return the entry after one more failure, under the names found; other bytes stay.
 
-    `not_before` None leaves the time alone. Every other byte stays. `raw` must be readable.
+    `not_before` None leaves the time alone. `raw` must be readable.
     """
     layout = _layout(raw, (ATTEMPTS_NAMES, NOT_BEFORE_NAMES, ERROR_NAMES, FAILED_AT_NAMES))
     changes = [*_attempts_change(layout, attempts)]
@@ -135,7 +135,7 @@ def new_payload(
     error: str | None,
     failed_at: datetime | None,
 ) -> bytes:
-    """A payload for a job that has none: compact, ASCII, integer ids as numbers."""
+    """Return a payload for a job that has none: compact, ASCII, integer ids as numbers."""
     document = {
         "job_id": job_id,
         "account_id": account_id,
@@ -154,7 +154,7 @@ def digest(raw: bytes) -> str:
 
 
 def sha256(raw: bytes) -> bytes:
-    """The whole SHA-256: tells whether an entry is the very one that was written."""
+    """Return the whole SHA-256: tells whether an entry is the very one that was written."""
     return hashlib.sha256(raw).digest()
 
 
@@ -196,7 +196,7 @@ _SAID = (  # in the order of a payload's fields
 
 
 class _Shape(NamedTuple):
-    """Which members of documents with these keys say what; None, which is no key, where none does."""
+    """Describe which member says what in documents with these keys; None where none does."""
 
     job_id: Any
     account_id: Any
@@ -222,12 +222,12 @@ def _shape(keys: tuple[str, ...]) -> _Shape:
 
 
 def _present(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
-    """Those of these names that are keys, in the order of the names."""
+    """Return those of these names that are keys, in the order of the names."""
     return [name for name in names if name in keys]
 
 
 def _document(text: str) -> tuple[dict[str, object], _Shape]:
-    """The top-level members by key; _Unfit when it is no object or repeats a key that matters."""
+    """Return the top-level members by key; _Unfit for no object or a repeated key that matters."""
     if len(text) <= _DIGITS_MAX:
         try:
             document, end = _quick_value(text, 0)
@@ -243,7 +243,7 @@ def _document(text: str) -> tuple[dict[str, object], _Shape]:
 
 
 def _decoded(text: str) -> dict[str, object]:
-    """The top-level members by key, the last of each; _Unfit when the text is no JSON object."""
+    """Return the top-level members by key, the last of each; _Unfit for anything but an object."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -257,7 +257,7 @@ def _decoded(text: str) -> dict[str, object]:
 
 
 def _may_repeat(text: str, shape: _Shape) -> bool:
-    """Whether a key that matters might stand twice: the decoder keeps only the last silently.
+    """Return whether a key that matters might occur twice; the decoder keeps the last silently.
 
     Cheap and never wrongly false: a key spelled without escapes is found by its quoted name.
     """
@@ -351,7 +351,7 @@ _BETWEEN_TOKENS = re.compile(r'("(?:[^"\\]|\\.)*+")|[ \t\n\r]+')
 
 
 def _whole(value: object) -> int | None:
-    """The whole number that a JSON number spells (2, 2.0, 2e0), exactly; None for all else."""
+    """Return the whole number that a JSON number spells (2, 2.0, 2e0), exactly; else None."""
     if type(value) is int:
         return value
     number = _number(value)
@@ -361,7 +361,7 @@ def _whole(value: object) -> int | None:
 
 
 def _number(value: object) -> int | Decimal | None:
-    """The number, exactly; None for other values and for one that nobody counts up to."""
+    """Return the number, exactly; None for other values and for one that nobody counts up to."""
     if type(value) is int:
         return value
     if type(value) is not _Spelled:
@@ -380,7 +380,7 @@ _TIME_DIGITS_MAX = 30
 
 
 def _not_before(value: object) -> datetime | None:
-    """The due time, None for due now; _Unfit for what is no time."""
+    """Return the due time, None for due now; _Unfit for what is no time."""
     if value is None or value == "":
         return None
     instant = _instant(value)
@@ -391,7 +391,7 @@ def _not_before(value: object) -> datetime | None:
 
 
 def _instant(value: object) -> datetime | None:
-    """The instant of RFC 3339 text, of a Unix time in any unit, or of one in digits as text."""
+    """Return the instant of RFC 3339 text, or of a Unix time in any unit, or its digits in text."""
     if type(value) is str:
         at = parse_rfc3339(value)
         return _unix_time(int(value)) if at is None and _is_digits(value) else at
@@ -400,7 +400,7 @@ def _instant(value: object) -> datetime | None:
 
 
 def _is_zero(instant: datetime) -> bool:
-    """Whether it is what a language writes that has no time to write."""
+    """Return whether it is what a language writes that has no time to write."""
     return instant == _EPOCH or instant.year == 1
 
 
@@ -424,7 +424,7 @@ def _ticks_per_second(number: int | Decimal) -> int | None:
 
 
 class _Change(NamedTuple):
-    """A new spelling for a member's value, or for a new member at the end."""
+    """Hold a new spelling for a member's value, or for a new member at the end."""
 
     member: _Member | None
     name: str
@@ -432,14 +432,14 @@ class _Change(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where an edit may write: the members of interest, and the end of the last member of all."""
+    """Describe where an edit may write: the members of interest, and the end of the last member."""
 
     text: str
     members: dict[str, _Member]
     end: int
 
     def found(self, names: tuple[str, ...]) -> _Member | None:
-        """The member that reading takes: the first name present, the last of that name."""
+        """Return the member that reading takes: the first name present, the last of that name."""
         return next((self.members[name] for name in names if name in self.members), None)
 
 
@@ -458,21 +458,21 @@ def _layout(raw: bytes, families: Iterable[tuple[str, ...]]) -> _Layout:
 
 
 def _end_of_members(text: str) -> int:
-    """Where the last member ends: before the closing brace and the space around it."""
+    """Return where the last member ends: before the closing brace and the space around it."""
     if text[-1] == "}" and text[-2] not in _SPACES:
         return len(text) - 1
     return len(text.rstrip(_SPACES)[:-1].rstrip(_SPACES))
 
 
 def _sole_member(text: str, name: str, value: object) -> _Member:
-    """The top-level member whose quoted name stands nowhere else in the text."""
+    """Return the top-level member whose quoted name occurs nowhere else in the text."""
     after_key = text.index(f'"{name}"') + len(name) + 2
     start = _expect(_COLON, text, after_key).end()
     return _Member(name, value, start, _value(text, start)[1])
 
 
 def _attempts_change(layout: _Layout, attempts: int) -> Iterator[_Change]:
-    """Nothing when the count is that already, however spelled, or is absent and stays 0."""
+    """Return no change when the count is that already, however spelled, or absent and 0."""
     member = layout.found(ATTEMPTS_NAMES)
     stays = attempts == 0 if member is None else _whole(member.value) == attempts
     if not stays:
@@ -487,7 +487,7 @@ def _due_change(layout: _Layout, due: datetime, now: datetime) -> Iterator[_Chan
 
 
 def _time_change(layout: _Layout, names: tuple[str, ...], at: datetime) -> _Change:
-    """A number stays a number in its unit; anything else becomes RFC 3339 text."""
+    """Return the new time: a number stays a number in its unit, else RFC 3339 text."""
     member = layout.found(names)
     value = None if member is None else member.value
     number = _number(value)
@@ -503,7 +503,7 @@ def _quoted_time(at: datetime) -> str:
 
 
 def _unix_spelling(at: datetime, per_second: int, *, fraction: bool) -> str:
-    """The Unix time in that unit, cut down to a whole number unless one with a point stood there.
+    """Return the Unix time in that unit, whole unless one with a point was there.
 
     Kept within the sizes by which the unit is told, or it would be read back in another.
     """
@@ -548,7 +548,7 @@ _CLOSERS = {"{": "}", "[": "]"}
 
 
 def _members(text: str) -> list[_Member]:
-    """Every top-level member in order, repeated keys included; _Unfit when it is no JSON object."""
+    """Return every top-level member in order, repeats too; _Unfit when it is no JSON object."""
     opening = _OPEN.match(text)
     if opening is None:
         raise _Unfit("not a JSON object")
@@ -570,7 +570,7 @@ def _members(text: str) -> list[_Member]:
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
-    """The key that starts there, decoded, and where its value starts."""
+    """Return the key that starts there, decoded, and where its value starts."""
     if not text.startswith('"', at):
         raise _malformed(at)
     key, end = _value(text, at)
@@ -578,7 +578,7 @@ def _key(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, start: int) -> tuple[object, int]:
-    """The value that starts there and where it ends."""
+    """Return the value that starts there and where it ends."""
     try:
         return _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
@@ -588,7 +588,7 @@ def _value(text: str, start: int) -> tuple[object, int]:
 
 
 def _value_end(text: str, at: int) -> int:
-    """Where the value that starts there ends, however deep it is nested."""
+    """Return where the value that starts there ends, however deep it is nested."""
     closers: list[str] = []
     while True:
         at, complete = _step_in(text, at, closers)

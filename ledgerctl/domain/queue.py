@@ -15,7 +15,7 @@ RENEW_EVERY = timedelta(seconds=2)
 
 
 class Destination(StrEnum):
-    """Where a job's entry stands."""
+    """Name where the entry of a job is."""
 
     RETRY = "retry"
     PROCESSING = "processing"
@@ -24,7 +24,7 @@ class Destination(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What one more failure makes of a job. `not_before` is None for a dead letter."""
+    """Describe a job after one more failure. `not_before` is None for a dead letter."""
 
     attempts: int
     place: Destination
@@ -44,12 +44,12 @@ def failure(found: int, *, policy: RetryPolicy, now: datetime) -> Failure:
 
 
 def is_settled(job: Job) -> bool:
-    """Whether the job's work is done: it is not run again. Source: contract, section 3."""
+    """Return whether the job's work is done: it is not run again. Source: contract, section 3."""
     return job.status == SUCCEEDED or state(job) is State.RECLAIMED
 
 
 class Hold(StrEnum):
-    """Why a worker's entries are left where they are."""
+    """Name why a worker's entries are left where they are."""
 
     LIVE = "live"
     RECENT = "recent"  # silent, but not yet for as long as asked
@@ -57,7 +57,7 @@ class Hold(StrEnum):
 
 
 def hold_of(expired_for: timedelta | None, *, older_than: timedelta, force: bool) -> Hold | None:
-    """Why the entries of a worker are not recovered; None when they are.
+    """Return why the entries of a worker are not recovered; None when they are.
 
     `expired_for` is how long ago its lease ran out, negative while it is live, None without one.
     A live worker is never recovered, whatever is asked; force takes lists without a lease only.
@@ -79,7 +79,7 @@ def may_name(raw: bytes, job_id: str) -> bool:
 
 
 class ListName(StrEnum):
-    """The lists by the words that the command line has for them."""
+    """Name the lists by the words that the command line has for them."""
 
     RETRY = "retry"
     DEAD_LETTER = "dead-letter"
@@ -88,7 +88,7 @@ class ListName(StrEnum):
 
 @dataclass(slots=True)
 class RetryStats:
-    """The retry list at one moment; `depth` = `due` + `waiting` + `unreadable`."""
+    """Hold the retry list at one moment; `depth` = `due` + `waiting` + `unreadable`."""
 
     depth: int = 0
     due: int = 0
@@ -99,7 +99,7 @@ class RetryStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """Every list's depth; `workers` counts the entries of each worker's processing list."""
+    """Count the entries of every list; `workers` counts those of each processing list."""
 
     retry: RetryStats
     dead_letters: int
@@ -108,7 +108,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """One entry where it stands; position 0 is the head."""
+    """Hold one entry where it is; position 0 is the head."""
 
     position: int
     key: str
@@ -119,7 +119,7 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Where a failed job went; `not_before` is None for a dead letter."""
+    """Report where a failed job went; `not_before` is None for a dead letter."""
 
     job_id: str
     attempts: int
@@ -129,7 +129,7 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEntries:
-    """One worker's processing list, and why it is left alone (None: it is recovered)."""
+    """Hold one worker's processing list, and why it is left alone (None: it is recovered)."""
 
     worker: str
     key: str
@@ -144,7 +144,7 @@ def recoverable(found: Iterable[WorkerEntries]) -> int:
 
 @dataclass(slots=True)
 class WorkerCounts:
-    """What a run did: `ran` = `succeeded` + `failed`, and `dead_lettered` counts every kind."""
+    """Count what a run did: `ran` = `succeeded` + `failed`; `dead_lettered` counts every kind."""
 
     ran: int = 0
     succeeded: int = 0
@@ -158,7 +158,7 @@ class WorkerCounts:
 
     @property
     def jobs(self) -> int:
-        """The jobs that were dealt with: run or found settled."""
+        """Return the jobs that were dealt with: run or found settled."""
         return self.ran + self.skipped_settled
 
     @property

@@ -24,7 +24,7 @@ from ledgerctl.domain.rows import Row, RowType, correction_id
 
 
 class Mend(StrEnum):
-    """The ways to heal; each keeps a guard of its own in its write."""
+    """Name the ways to heal; the write of each keeps a guard of its own."""
 
     APPEND_ROW = "append_row"
     PUT_MESSAGE = "put_message"
@@ -35,10 +35,10 @@ class Mend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One write that heals a finding, or part of one.
+    """Hold one write that heals a finding, or part of one.
 
-    `at`: the time to write; None where nothing tells it, so that it becomes now. `since`: when
-    what is to be healed came about, for the grace; None where nothing tells it.
+    `at`: the time to write, None for now. `since`: when the fault came about, for the grace; None
+    where nothing tells it.
     """
 
     code: Code
@@ -52,23 +52,23 @@ class RepairStep:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One finding with the steps that heal it."""
+    """Hold one finding with the steps that heal it."""
 
     finding: Finding
     steps: tuple[RepairStep, ...]
 
     @property
     def since(self) -> datetime | None:
-        """When the youngest part of it came about; None where nothing tells it."""
+        """Return when the youngest part of it came about; None where nothing tells it."""
         return max((step.since for step in self.steps if step.since is not None), default=None)
 
     def is_ripe(self, now: datetime, grace: timedelta) -> bool:
-        """Whether it is older than the grace: a worker at work would have finished it by then."""
+        """Return whether it is older than the grace, so that a live worker would have finished."""
         return self.since is None or self.since <= now - grace
 
 
 def plan(case: Case) -> list[Repair]:
-    """What a repair would do about this case, in the order in which it is to be done."""
+    """Return what a repair would do about this case, in the order in which it is to be done."""
     repairs = []
     for job in case.jobs or (None,):
         facts = facts_of(case, job)
@@ -80,7 +80,7 @@ def plan(case: Case) -> list[Repair]:
 
 
 def append_rows(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
-    """The row that a set flag calls for, dated by the flag."""
+    """Yield the row that a set flag calls for, dated by the flag."""
     for job, flag, at, row_type in told(facts):
         if flag is Flag.SET and row_type == finding.about:
             since = at or job.created_at
@@ -88,7 +88,7 @@ def append_rows(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
 
 
 def put_messages(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
-    """The message of each row that has none."""
+    """Yield the message of each row that has none."""
     for row in facts.rows:
         if row.id.text in finding.row_ids:
             since = row.recorded_at or row.created_at
@@ -96,7 +96,7 @@ def put_messages(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
 
 
 def set_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
-    """The flags that the rows prove, refund first."""
+    """Yield the flags that the rows prove, refund first."""
     for job, flag, at, row_type in told(facts):
         if flag is not Flag.SET and proves(facts, row_type):
             row = facts.kept[row_type]
@@ -115,7 +115,7 @@ def clear_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
 
 
 def date_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
-    """The time of a flag from its row; or the flag of a time whose row stands."""
+    """Yield the time of a flag from its row, or the flag of a time whose row exists."""
     for job, flag, at, row_type in told(facts):
         row = facts.kept.get(row_type)
         if row is None or row_type != finding.about:
@@ -130,7 +130,7 @@ def date_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
 
 
 def told(facts: Facts) -> Iterator[tuple[Job, Flag, datetime | None, RowType]]:
-    """Each flag of the case's job, with the job."""
+    """Yield each flag of the case's job, with the job."""
     if facts.job is not None:
         for flag, at, row_type in flags_of(facts.job):
             yield facts.job, flag, at, row_type
@@ -153,7 +153,7 @@ PLANNERS: dict[Code, Planner] = {
 
 
 class CorrectionOutcome(StrEnum):
-    """What came of a correction."""
+    """Name what came of a correction."""
 
     APPLIED = "applied"
     ALREADY_RIGHT = "already_right"
@@ -169,7 +169,7 @@ class CorrectionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CorrectionPlan:
-    """The one correction row that brings a job to its right net."""
+    """Hold the one correction row that brings a job to its right net."""
 
     job: Job
     account: Id
@@ -181,14 +181,14 @@ class CorrectionPlan:
 
 @dataclass(frozen=True, slots=True)
 class NoCorrection:
-    """Why no correction row is to be written."""
+    """Describe why no correction row is to be written."""
 
     outcome: CorrectionOutcome
     detail: str
 
 
 def decide_correction(case: Case) -> CorrectionPlan | NoCorrection:
-    """The correction that this case needs, or why there is none.
+    """Return the correction that this case needs, or why there is none.
 
     What a repair will heal is left to it: a correction beside it would count twice.
     """
@@ -216,7 +216,7 @@ def decide_correction(case: Case) -> CorrectionPlan | NoCorrection:
 
 
 def refusal(facts: Facts) -> NoCorrection | None:
-    """Why the right net of this job is not known."""
+    """Return why the right net of this job is not known."""
     match facts.state:
         case State.BAD_FLAGS:
             return NoCorrection(
@@ -252,18 +252,18 @@ TO_REPAIR_FIRST = frozenset({Code.MISSING_ROW, Code.UNFLAGGED_ROW})
 
 
 def corrections(facts: Facts) -> list[Row]:
-    """The correction rows of the job."""
+    """Return the correction rows of the job."""
     return of_type(facts.rows, RowType.CORRECTION)
 
 
 def job_rows(facts: Facts) -> list[Row]:
-    """The rows that make the job's net: its steps and corrections; a type of others is theirs."""
+    """Return the rows that make the job's net: steps and corrections, no other types."""
     known = {RowType.CHARGE, RowType.REFUND, RowType.RECLAIM, RowType.CORRECTION}
     return [row for row in facts.rows if row.type in known]
 
 
 def next_number(facts: Facts) -> int:
-    """The number of the next correction: one more than there are, and than any that is used.
+    """Return the number of the next correction: one more than there are, and than any that is used.
 
     Two operators who saw the same rows come to the same number, so only one row can be written.
     """

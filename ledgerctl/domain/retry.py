@@ -35,9 +35,9 @@ class RetryPolicy:
         return min(base_us << attempts, cap_us) * _MICROSECOND if base_us else self.base
 
     def due_at(self, now: datetime, attempts: int) -> datetime:
-        """When a job with that count is due: between `now` and `now + cap`, at most year 9999."""
+        """Return when a job with that count is due: at most `now + cap` and year 9999."""
         return shifted(now, self.delay(attempts))
 
     def is_exhausted(self, attempts: int) -> bool:
-        """Whether a job with that count, the failure at hand included, is a dead letter."""
+        """Return whether a job with that count, the failure at hand included, is a dead letter."""
         return attempts >= self.max_attempts

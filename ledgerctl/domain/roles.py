@@ -19,7 +19,7 @@ def rights(**actions: str) -> Rights:
 
 
 def united(parts: Iterable[Rights]) -> Rights:
-    """All of these rights together."""
+    """Return all of these rights together."""
     together: dict[str, frozenset[str]] = {}
     for part in parts:
         for collection, actions in part.items():
@@ -71,7 +71,7 @@ CHANGING_LISTS = (
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One kind of person or timer: what it is for, and the rights that are enough for it."""
+    """Hold one kind of person or timer: what it is for, and the rights that are enough for it."""
 
     name: str
     purpose: str
@@ -80,12 +80,12 @@ class Role:
 
     @property
     def user(self) -> str:
-        """The name of the role in MongoDB and of the user in Redis."""
+        """Return the name of the role in MongoDB and of the user in Redis."""
         return f"ledgerctl-{self.name}"
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The changing commands that these rights are enough for."""
+        """Return the changing commands that these rights are enough for."""
         return tuple(
             command
             for command, needed in WRITES.items()
@@ -120,7 +120,7 @@ ROLES: tuple[Role, ...] = (
 
 
 def missing(needed: Rights, given: Rights) -> list[tuple[str, str]]:
-    """The (action, collection) pairs that are needed and not given."""
+    """Return the (action, collection) pairs that are needed and not given."""
     return [
         (action, collection)
         for collection, actions in needed.items()
@@ -130,7 +130,7 @@ def missing(needed: Rights, given: Rights) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the roles hold: the database, and the configured names."""
+    """Describe where the roles hold: the database, and the configured names."""
 
     database: str
     collections: Mapping[str, str]
@@ -139,7 +139,7 @@ class Place:
 
 
 def create_role(role: Role, place: Place) -> dict[str, Any]:
-    """The MongoDB command that makes the role, to be run in the place's database."""
+    """Return the MongoDB command that makes the role, to be run in the place's database."""
     return {
         "createRole": role.user,
         "privileges": [
@@ -154,14 +154,14 @@ def create_role(role: Role, place: Place) -> dict[str, Any]:
 
 
 def mongo_statement(role: Role, place: Place) -> str:
-    """One line for mongosh that makes the role."""
+    """Return one line for mongosh that makes the role."""
     document = create_role(role, place)
     named = {"role": document.pop("createRole"), **document}
     return f"{sibling(place)}.createRole({json.dumps(named, ensure_ascii=False)})"
 
 
 def user_statement(role: Role, place: Place) -> str:
-    """One line for mongosh that makes a user of the role; it asks for the password."""
+    """Return one line for mongosh that makes a user of the role and asks for the password."""
     name = json.dumps(role.user)
     return (
         f"{sibling(place)}.createUser"
@@ -170,12 +170,12 @@ def user_statement(role: Role, place: Place) -> str:
 
 
 def sibling(place: Place) -> str:
-    """The database, in mongosh."""
+    """Return the database, in mongosh."""
     return f"db.getSiblingDB({json.dumps(place.database, ensure_ascii=False)})"
 
 
 def redis_rules(role: Role, place: Place) -> list[str]:
-    """The rules of the role's Redis user. Nobody can log in until it is given a password."""
+    """Return the rules of the role's Redis user, who cannot log in before a password is set."""
     commands = [*READING_LISTS, *(CHANGING_LISTS if role.changes_lists else ())]
     if place.redis_database:
         commands.append("select")
@@ -186,24 +186,24 @@ def redis_rules(role: Role, place: Place) -> list[str]:
 
 
 def redis_statement(role: Role, place: Place) -> str:
-    """One line for redis-cli that makes the user."""
+    """Return one line for redis-cli that makes the user."""
     return " ".join(
         ["ACL", "SETUSER", role.user, *(cli_word(rule) for rule in redis_rules(role, place))]
     )
 
 
 def pattern(key: str) -> str:
-    """A key's name as a pattern for it; a pattern cannot hold a space, any one character stands in."""
+    """Return a pattern for a key's name; any one character stands in for a space."""
     return re.sub(r"\s", "?", re.sub(r"([*?\[\]^\\-])", r"\\\1", key) if is_glob(key) else key)
 
 
 def is_glob(key: str) -> bool:
-    """Whether a pattern would take a character of the name for something else."""
+    """Return whether a pattern would give a character of the name another meaning."""
     return any(one in key for one in "*?[]\\")
 
 
 def cli_word(word: str) -> str:
-    """A word as redis-cli reads it, in quotes where it must be."""
+    """Return a word as redis-cli reads it, in quotes where it must be."""
     if re.fullmatch(r"[!-~]+", word) and not re.search(r"[\"'\\]", word):
         return word
     return '"' + re.sub(r'(["\\])', r"\\\1", word) + '"'

@@ -66,7 +66,7 @@ class Row:
 
 
 class Entry(NamedTuple):
-    """What a replay needs of a row. A tuple: an account may have a million of them."""
+    """Describe what a replay needs of a row. A tuple: an account may have a million of them."""
 
     row_id: str
     created_at: datetime | None  # None: absent, not a date, or of a year that Python has not
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewRow:
-    """A row to append: its identity is settled before it is written, so once is enough."""
+    """Hold a row to append; its identity is fixed before it is written, so once is enough."""
 
     id: str
     job: Id | None
@@ -92,7 +92,7 @@ class NewRow:
 
 
 class LedgerRow(NamedTuple):
-    """A whole row as it is exported. A tuple: a ledger may have millions of them."""
+    """Hold a whole row as it is exported. A tuple: a ledger may have millions of them."""
 
     row_id: str
     job_id: str | None
@@ -106,7 +106,7 @@ class LedgerRow(NamedTuple):
 
 
 def rank(row_type: str) -> int:
-    """Where rows of one instant stand: grant, charge, refund, reclaim, correction, others."""
+    """Return the order of a type within an instant; unknown types come last."""
     return ORDER.get(row_type, ORDER_OF_OTHERS)
 
 
@@ -117,17 +117,17 @@ def row_order(row: Row) -> tuple[bool, float, int, str]:
 
 
 def row_id(job: Id, row_type: RowType) -> str:
-    """The one id that a job's row of this type can have. Source: contract, section 2."""
+    """Return the one id that a job's row of this type can have. Source: contract, section 2."""
     return f"{job.text}:{row_type}"
 
 
 def grant_id(key: str) -> str:
-    """The one id of the grant with this key."""
+    """Return the one id of the grant with this key."""
     return f"grant:{key}"
 
 
 def correction_id(job: Id, number: int) -> str:
-    """The id of a job's correction; numbers count from 1."""
+    """Return the id of a job's correction; numbers count from 1."""
     return f"{job.text}:{RowType.CORRECTION}:{number}"
 
 
@@ -146,7 +146,7 @@ def same_row(row: Row, new: NewRow) -> bool:
 
 
 def running(entries: Iterable[Entry], opening: int) -> Iterator[tuple[Entry, int]]:
-    """Each row with the balance after it; a row that cannot be summed leaves the balance alone."""
+    """Yield each row with the balance after it; a row without a usable amount leaves it alone."""
     balance = opening
     for entry in entries:
         amount = entry.amount
@@ -161,7 +161,7 @@ TENANT = "tenant_id"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the outbox; `key` is the value as stored, `id` what people read and type."""
+    """Hold one message of the outbox: `key` as stored, `id` as people read and type it."""
 
     id: Id
     key: Any

@@ -19,7 +19,7 @@ RATIO_STEP = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One account's figures of one day; magnitudes in whole credits, exact at any size.
+    """Hold one account's figures of one day; magnitudes in whole credits, exact at any size.
 
     None stands for a stored figure that is no whole number. Source: contract, section 2.
     """
@@ -37,7 +37,7 @@ NOTHING = Figures(0, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A (account, day) whose summary is not what the ledger says.
+    """Hold a (account, day) whose summary is not what the ledger says.
 
     `summary` is None where none is stored, `ledger` where no row counts on that day.
     """
@@ -52,17 +52,17 @@ class Difference:
 
     @property
     def missing(self) -> bool:
-        """Whether no summary is stored at all."""
+        """Return whether no summary is stored at all."""
         return self.summary is None
 
     @property
     def summary_net(self) -> int | None:
-        """The summary's net; 0 where there is none, None where it cannot be read."""
+        """Return the summary's net; 0 where there is none, None where it cannot be read."""
         return 0 if self.summary is None else self.summary.net
 
     @property
     def ledger_net(self) -> int:
-        """The ledger's net; 0 where no row counts."""
+        """Return the ledger's net; 0 where no row counts."""
         return 0 if self.ledger is None else self.ledger.net or 0
 
     @property
@@ -86,7 +86,7 @@ def ratio(part: int, whole: int) -> Decimal | None:
 
 
 def worst(differences: Iterable[Difference]) -> Difference | None:
-    """The one furthest from the ledger; the first by account and day among equals."""
+    """Return the one furthest from the ledger; the first by account and day among equals."""
     return min(differences, key=lambda one: (-one.distance, one.account_id, one.day), default=None)
 
 
@@ -102,7 +102,7 @@ class Untouched:
 def untouched(
     from_day: str, to_day: str, *, first: str | None, last: str | None, late: Sequence[str]
 ) -> list[Untouched]:
-    """What a rebuild of the window `from_day` to `to_day` leaves alone, in order of time.
+    """Return what a rebuild of `from_day` to `to_day` leaves alone, in order of time.
 
     `first` and `last` are the days of the ledger's first and last row (None: it is empty), `late`
     the days that were rebuilt besides the window. Source: contract, section 3, summary.
@@ -127,7 +127,7 @@ def untouched(
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row because of which an account is not written, and how many such rows it has."""
+    """Hold a row because of which an account is not written, and how many such rows it has."""
 
     account_id: str
     row_id: str
@@ -137,7 +137,7 @@ class RefusedRow:
 
 
 def refusals(found: Iterable[RefusedRow]) -> tuple[RefusedRow, ...]:
-    """One row an account, the first found, with the number of them all."""
+    """Return one row an account, the first found, with the number of them all."""
     first: dict[str, RefusedRow] = {}
     for row in found:
         before = first.get(row.account_id)
@@ -148,13 +148,13 @@ def refusals(found: Iterable[RefusedRow]) -> tuple[RefusedRow, ...]:
 
 
 def accounts_of(rows: Iterable[RefusedRow]) -> list[str]:
-    """The accounts that are not written because of these rows, each once."""
+    """Return the accounts that are not written because of these rows, each once."""
     return sorted({row.account_id for row in rows})
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a rebuild did and left; the days it counts are (account, day) pairs."""
+    """Describe what a rebuild did and left; the days it counts are (account, day) pairs."""
 
     from_day: str
     to_day: str
@@ -174,13 +174,13 @@ class Rebuilt:
 
     @property
     def refused(self) -> list[str]:
-        """The accounts that were not written."""
+        """Return the accounts that were not written."""
         return accounts_of(self.refused_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class DaySpan:
-    """One day of the day zone, as the instants it runs from (included) to (excluded)."""
+    """Hold one day of the day zone, as the instants it runs from (included) to (excluded)."""
 
     day: str
     start: datetime
@@ -189,7 +189,7 @@ class DaySpan:
 
 @dataclass(frozen=True, slots=True)
 class DayFigures:
-    """A summary as `summary show` lists it."""
+    """Hold a summary as `summary show` lists it."""
 
     day: str
     figures: Figures
@@ -199,7 +199,7 @@ class DayFigures:
 
 @dataclass(frozen=True, slots=True)
 class AccountSummaries:
-    """An account's summaries of a range of days."""
+    """Hold an account's summaries of a range of days."""
 
     account_id: str
     from_day: str
@@ -210,7 +210,7 @@ class AccountSummaries:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far the summaries of a range are from the ledger."""
+    """Describe how far the summaries of a range are from the ledger."""
 
     from_day: str
     to_day: str
@@ -222,7 +222,7 @@ class Drift:
 
     @property
     def worst(self) -> Difference | None:
-        """The one furthest off."""
+        """Return the one furthest off."""
         return worst(self.drifted)
 
     @property

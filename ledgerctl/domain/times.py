@@ -32,13 +32,13 @@ _PLAIN_LENGTH, _PLAIN_MARKS = len(_PLAIN), _PLAIN[4:22:3]
 
 
 class Instant(NamedTuple):
-    """A point in time, cut to milliseconds, and whether anything was cut off."""
+    """Hold a point in time, cut to milliseconds, and whether anything was cut off."""
 
     at: datetime
     cut: bool
 
     def rounded_up(self) -> datetime:
-        """The first whole millisecond that is not before the instant."""
+        """Return the first whole millisecond that is not before the instant."""
         return shifted(self.at, _MILLISECOND) if self.cut else self.at
 
 
@@ -50,7 +50,7 @@ def format_time(instant: datetime | None) -> str | None:
 
 
 def in_utc(instant: datetime) -> datetime:
-    """The same instant in UTC, clamped to years 1 to 9999."""
+    """Return the same instant in UTC, clamped to years 1 to 9999."""
     if instant.tzinfo is UTC:
         return instant
     try:
@@ -68,7 +68,7 @@ def shifted(instant: datetime, by: timedelta) -> datetime:
 
 
 def parse_rfc3339(text: str) -> datetime | None:
-    """The instant of an RFC 3339 time, in UTC and cut to milliseconds; None for any other text.
+    """Return the instant of an RFC 3339 time, in UTC, cut to milliseconds; else None.
 
     Takes any number of fraction digits, `Z`, `±HH:MM` and `±HH`, and a leap second as the second
     after it. What lies outside years 1 to 9999 in UTC is clamped.
@@ -85,7 +85,7 @@ def parse_rfc3339(text: str) -> datetime | None:
 
 
 def parse_duration(text: str) -> timedelta:
-    """The duration of `90s`, `15m`, `2h`, `3d` or `0s`; UsageError lists these forms."""
+    """Return the duration of `90s`, `15m`, `2h`, `3d` or `0s`; UsageError lists these forms."""
     duration = _read_duration(text.strip())
     if duration is None:
         raise UsageError(f"{text!r} is not a duration", hint=f"Give {DURATION_FORMS}.")
@@ -93,13 +93,13 @@ def parse_duration(text: str) -> timedelta:
 
 
 def lower_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
-    """The first instant that `--from` or `--since` includes; a date includes its first."""
+    """Return the first instant that `--from` or `--since` includes; a date includes its first."""
     read = _read(text, now, zone)
     return read.rounded_up() if isinstance(read, Instant) else day_bounds(read, zone)[0]
 
 
 def at_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
-    """The last instant that `--at` includes; a date means its last millisecond."""
+    """Return the last instant that `--at` includes; a date means its last millisecond."""
     read = _read(text, now, zone)
     return read.at if isinstance(read, Instant) else day_bounds(read, zone)[1] - _MILLISECOND
 
@@ -107,10 +107,10 @@ def at_bound(text: str, *, now: datetime, zone: "ZoneInfo") -> datetime:
 def time_range(
     lower_text: str | None, upper_text: str | None, *, now: datetime, zone: "ZoneInfo"
 ) -> tuple[datetime | None, datetime | None]:
-    """The instants from (included) and to (excluded) of two options; UsageError when reversed.
+    """Return the bounds from (included) and to (excluded) of two options.
 
-    Sees what the two instants alone cannot tell: from the 8th to the 7th is reversed although
-    the 7th ends where the 8th begins, and from an instant to the same instant is merely empty.
+    Raises UsageError when they are reversed: from the 8th to the 7th is, although the 7th ends
+    where the 8th begins; from an instant to the same instant is merely empty.
     """
     lower = None if lower_text is None else lower_bound(lower_text, now=now, zone=zone)
     if upper_text is None:
@@ -133,7 +133,7 @@ def check_order(lower: datetime | None, upper: datetime | None) -> None:
 
 
 def _read(text: str, now: datetime, zone: "ZoneInfo") -> Instant | str:
-    """An instant, or a day as `YYYY-MM-DD`."""
+    """Return an instant, or a day as `YYYY-MM-DD`."""
     words = text.strip()
     day = day_named(words, now, zone)
     if day is not None:

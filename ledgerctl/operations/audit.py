@@ -32,7 +32,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What to audit: everything, one job, one account's, or what happened since a time."""
+    """Describe what to audit: everything, one job, one account's, or what happened since a time."""
 
     account: str | None = None
     job: str | None = None
@@ -43,7 +43,7 @@ class Scope:
 
 @dataclass(slots=True)
 class AccountTotal:
-    """What the findings of one account come to."""
+    """Describe what the findings of one account come to."""
 
     findings: int = 0
     effect: int = 0
@@ -51,9 +51,9 @@ class AccountTotal:
 
 @dataclass(slots=True)
 class Audit:
-    """One audit: `findings()` is read once, the totals are known after its last finding.
+    """Audit a scope: read `findings()` once; the totals are known after its last finding.
 
-    `trouble` is what ended it early: the totals are then of what was read, and say so.
+    `trouble` is the error that ended it early: the totals are then of what was read, and say so.
     """
 
     stores: Stores
@@ -73,7 +73,7 @@ class Audit:
     _told: set[str] = field(default_factory=set)  # the few ids that two types hold
 
     def findings(self) -> Iterator[Finding]:
-        """Every finding, by job id; memory does not grow with the ledger.
+        """Yield every finding, by job id; memory does not grow with the ledger.
 
         Raises StoreUnavailable and its like when nothing could be read at all; later trouble ends
         the walk and is kept.
@@ -95,7 +95,7 @@ class Audit:
         return int(ExitCode.FOUND if self.open_findings else ExitCode.DONE)
 
     def counts_by_code(self) -> dict[str, int]:
-        """How many findings of each code, in the order of the codes."""
+        """Return how many findings of each code, in the order of the codes."""
         return {str(code): self.counts[code] for code in Code if self.counts[code]}
 
     def effects_by_code(self) -> dict[str, int]:
@@ -117,7 +117,7 @@ class Audit:
         return lines
 
     def ended_early(self) -> dict[str, Any] | None:
-        """What ended the walk before its end, and how much was read by then; None after a whole walk."""
+        """Return the error that ended the walk, and how much was read by then; else None."""
         if self.trouble is None:
             return None
         of = "" if self.rows_expected is None else f" of about {self.rows_expected}"
@@ -146,7 +146,7 @@ class Audit:
         total.effect += finding.effect
 
     def cases(self) -> Iterator[Case]:
-        """Every case of the scope that is not plainly right."""
+        """Return every case of the scope that is not plainly right."""
         if self.scope.job is not None:
             return self._one(self.scope.job)
         if self.scope.account is not None:
@@ -217,7 +217,7 @@ class Audit:
                     self.progress(f"{self.rows_checked} of {self.rows_expected} rows")
 
     def _suspicious(self, chunk: list[JobDocuments], *, steady: bool) -> Iterator[Case]:
-        """The cases of a chunk that are not plainly right, seen as of one moment."""
+        """Yield the cases of a chunk that are not plainly right, seen as of one moment."""
         now = self.stores.mongo.now()
         unmessaged = self._unmessaged(chunk)
         cases = [
@@ -240,7 +240,7 @@ class Audit:
         return frozenset(carrying) - self.stores.outbox.standing_near(carrying)
 
     def _looked_at_again(self, cases: list[Case]) -> Iterator[Case]:
-        """The same cases read anew: one that looked wrong between two writes looks right now."""
+        """Yield the same cases read anew: a half-finished write that looked wrong is right now."""
         for case in cases:
             if case.job_id is None:
                 again = self.stores.outbox.standing(sorted(case.unmessaged))
@@ -264,7 +264,7 @@ class Audit:
     def _loaded(
         self, texts: list[str], wanted: Callable[[Case], bool] = lambda _: True
     ) -> Iterator[Case]:
-        """The cases of these jobs that are wanted, counted as checked."""
+        """Yield the cases of these jobs that are wanted, counted as checked."""
         for case in filter(wanted, as_of_one_moment(self.stores, texts)):
             if is_double(case):
                 if case.job_id in self._told:
@@ -297,7 +297,7 @@ class Audit:
         yield from self._by_rows(self.stores.ledger.by_job(since=since), untouched)
 
     def _by_rows(self, rows: Iterable[Row], wanted: Callable[[Case], bool]) -> Iterator[Case]:
-        """The cases that rows lead to; rows come by job, those that name none first."""
+        """Yield the cases that rows lead to; rows come by job, those that name none first."""
         last: str | None = None
         for some in chunks(rows, CHUNK):
             nameless = [row for row in some if row.job is None]
@@ -331,12 +331,12 @@ def no_such_job(text: str) -> NotFound:
 
 
 def is_double(case: Case) -> bool:
-    """Whether two types hold this id, so that two walks may come by it."""
+    """Return whether two types hold this id, so that two walks may come by it."""
     return len({one.id.kind for one in case.jobs}) > 1 or len({row.job for row in case.rows}) > 1
 
 
 def touched(one: Job | Row, since: datetime) -> bool:
-    """Whether anything is known to have happened to a job or row since then."""
+    """Return whether anything is known to have happened to a job or row since then."""
     times = (
         (one.created_at, one.refunded_at, one.reclaimed_at)
         if isinstance(one, Job)
@@ -346,7 +346,7 @@ def touched(one: Job | Row, since: datetime) -> bool:
 
 
 def case_of(story: JobDocuments, now: datetime, unmessaged: Collection[str]) -> Case:
-    """A story as the audit's checks take it."""
+    """Return a story as the audit's checks take it."""
     rows = tuple(to_row(row) for row in story.rows)
     missing = frozenset(unmessaged) & ids(rows) if unmessaged else frozenset()
     return Case(story.text, tuple(to_job(job) for job in story.jobs), rows, now, missing)
@@ -365,7 +365,7 @@ def as_of_one_moment(stores: Stores, texts: list[str]) -> list[Case]:
 
 @contextmanager
 def moment(stores: Stores) -> Iterator[Any]:
-    """A session whose reads all see one moment; None where the server has no such thing."""
+    """Return a session whose reads all see one moment; None where the server has no such thing."""
     if not stores.mongo.transactions:
         yield None
         return

@@ -25,11 +25,11 @@ from ledgerctl.stores.ledger import window_filter
 def show(
     stores: Stores, account: str, *, at: datetime | None = None, known_at: datetime | None = None
 ) -> Balance:
-    """The exact balance of an account: the sum of its rows, with or without their account named.
+    """Return the exact balance of an account: the sum of its rows.
 
     `at` goes by created_at and includes; `known_at` counts only rows recorded by then. Without
-    `at` every row counts, undated ones and those dated in the future included, and they are said.
-    Raises NotFound for an account without a row and without a job.
+    `at` every row counts, also undated and future ones, with a note. Raises NotFound for an
+    account without a row and without a job.
     """
     now = stores.mongo.now()
     window = window_filter(at=at, known_at=known_at)
@@ -59,7 +59,7 @@ def require_account(stores: Stores, account: str) -> None:
 
 
 def tally_of(stores: Stores, account: str, window: Document) -> BalanceTally:
-    """The totals of an account's rows inside a window, summed by the server where that is exact."""
+    """Return the totals of an account's rows in a window, from the server where that is exact."""
     rows = stores.account_rows
     tally = BalanceTally()
     sums = rows.sums(account, window)
@@ -85,10 +85,10 @@ def add_all(tally: BalanceTally, entries: Iterable[Entry]) -> None:
 
 
 def balances(stores: Stores, *, at: datetime | None = None, below: int | None = None) -> Balances:
-    """The exact balance of every account that has rows, by account; `below` keeps smaller ones.
+    """Return the exact balance of every account that has rows, by account; `below` filters.
 
     Summed by the server; an account whose sum it cannot give exactly is summed here, row by row.
-    Rows whose job is unknown stand last, under no account.
+    Rows whose job is unknown come last, under no account.
     """
     window = window_filter(at=at)
     totals: dict[str | None, AccountBalance] = {}
@@ -111,7 +111,7 @@ def balances(stores: Stores, *, at: datetime | None = None, below: int | None = 
 
 
 def parts(stores: Stores, window: Document) -> Iterator[AccountSum]:
-    """The sums of the rows that name an account, then of those whose job does."""
+    """Yield the sums of the rows that name an account, then of those whose job does."""
     yield from stores.account_rows.sums_of_all(window)
     if stores.account_rows.any_without_account():
         yield from stores.account_rows.joined_sums(window)
@@ -129,7 +129,7 @@ def sum_again(stores: Stores, total: AccountBalance, window: Document) -> list[U
 
 
 def account_order(account: str | None) -> tuple[bool, str]:
-    """By the account's text; none at all comes last."""
+    """Order by the account's text; no account comes last."""
     return account is None, account or ""
 
 
@@ -139,7 +139,7 @@ def account_order(account: str | None) -> tuple[bool, str]:
 def replay(
     stores: Stores, account: str, *, since: datetime | None = None, before: datetime | None = None
 ) -> Replay:
-    """The rows of an account in their order, streamed: memory does not grow with them.
+    """Return the rows of an account in their order, streamed: memory does not grow with them.
 
     `since` is inclusive, `before` exclusive. Rows without a date stand first where no end is given,
     so that the closing balance is the account's; else they are outside, and counted. Raises
@@ -157,7 +157,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The rows, read once; `leaves_out_undated` when a window has no place for some."""
+    """Hold the rows, read once; `leaves_out_undated` when a window has no place for some."""
 
     rows: Iterator[LedgerRow]
     leaves_out_undated: bool = False
@@ -170,7 +170,7 @@ def export(
     since: datetime | None = None,
     before: datetime | None = None,
 ) -> Export:
-    """The rows of one account or of all; `since` is inclusive, `before` exclusive.
+    """Return the rows of one account or of all; `since` is inclusive, `before` exclusive.
 
     Undated rows are part of an export without bounds, and of no other. Raises NotFound for an
     account without row and job.

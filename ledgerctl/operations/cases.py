@@ -19,7 +19,7 @@ from ledgerctl.stores.connections import Stores
 
 
 def only_job(stores: Stores, job_id: str) -> Job | None:
-    """The one job of this id, None without one.
+    """Return the one job of this id, None without one.
 
     Raises AmbiguousId, naming both, when jobs of two types answer to the text.
     """
@@ -36,7 +36,7 @@ def only_job(stores: Stores, job_id: str) -> Job | None:
 def load(
     stores: Stores, texts: Sequence[str], *, now: datetime | None = None, session: Any = None
 ) -> list[Case]:
-    """The cases of these job ids, in this order; an id without job and rows has an empty case.
+    """Load the cases of these job ids, in order; an unknown id has an empty case.
 
     Jobs are read before rows: a row that is missing here was missing after its flag was seen.
     """
@@ -56,22 +56,22 @@ def load(
 
 
 def without_message(stores: Stores, rows: Iterable[Row]) -> frozenset[str]:
-    """The ids of those rows that carry an operation id and whose message does not stand."""
+    """Return the ids of those rows that carry an operation id and whose message does not stand."""
     carrying = [row for row in rows if row.operation_id is not None]
     standing = stores.outbox.standing([row.id.text for row in carrying])
     return unmessaged(carrying, standing)
 
 
 def ids(rows: Iterable[Row]) -> set[str]:
-    """The ids of these rows."""
+    """Return the ids of these rows."""
     return {row.id.text for row in rows}
 
 
 def show_job(stores: Stores, job_id: str, *, now: datetime, queues: bool = True) -> JobPage:
-    """One job as the stores hold it, judged by the audit's own checks.
+    """Return one job as the stores hold it, judged by the audit's own checks.
 
-    The story of the money is in MongoDB, so a Redis that cannot be asked leaves `queues` empty
-    and is said, no more. Raises NotFound, AmbiguousId, StoreUnavailable.
+    Where Redis cannot be asked `queues` is None, with the reason. Raises NotFound, AmbiguousId,
+    StoreUnavailable.
     """
     job = only_job(stores, job_id)
     case = load(stores, [job.id.text if job else job_id], now=now)[0]
@@ -82,14 +82,14 @@ def show_job(stores: Stores, job_id: str, *, now: datetime, queues: bool = True)
 
 
 def where_to_look(rows: tuple[Row, ...]) -> str:
-    """What to do about an id that no job has."""
+    """Return what to do about an id that no job has."""
     if rows:
         return f"{len(rows)} ledger rows name it: `ledgerctl ledger audit --job {rows[0].job}`"
     return "`ledgerctl job list` shows the newest"
 
 
 def queue_counts(stores: Stores, job_id: str) -> tuple[dict[str, int] | None, str]:
-    """Where the job is queued, or why nobody can say."""
+    """Return where the job is queued, or why nobody can say."""
     try:
         return stores.retry_lists.counts_of(job_id), ""
     except (NotPermitted, StoreBusy, StoreUnavailable, WrongKeyType) as error:

@@ -55,14 +55,14 @@ Handler = Callable[[Claim, Any], None]
 
 
 class Claims:
-    """The claims of one consumer group. Needs the unique index on (consumer_group, message_key).
+    """Claim messages for one consumer group; needs the unique index on (group, key).
 
-    At most one live claim stands for a message and group at any time; a message that was
-    processed is never claimed again; every handling that does not succeed is counted, and at the
-    cap of the retry policy the row is `dead`. Handling is at least once, and exactly once in
-    effect where the handler writes inside the session that `deliver` hands it.
+    At most one live claim exists for a message and group at any time; a processed message is never
+    claimed again; every handling that does not succeed is counted, and at the cap of the retry
+    policy the row is `dead`. Handling is at least once, and exactly once in effect where the
+    handler writes inside the session that `deliver` hands it.
 
-    `owner` names the worker in the rows. `claim_for` is how long a claim stands unrenewed, by the
+    `owner` names the worker in the rows. `claim_for` is how long a claim lasts unrenewed, by the
     server's clock. Source: contract, section 3, inbox consume; domain, section 5.
     """
 
@@ -261,5 +261,5 @@ class Claims:
 
 
 def message_of(key: str, *, tenant: str | None = None, payload: Any = None) -> Message:
-    """A message that a broker brought, with a text key."""
+    """Return a message that a broker brought, with a text key."""
     return Message(id=Id(key), key=key, tenant=tenant, payload=payload)

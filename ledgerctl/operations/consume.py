@@ -29,7 +29,7 @@ WAKE_S = 0.1  # how soon a signal is seen while idle
 
 
 class Until(StrEnum):
-    """When a run ends by itself."""
+    """Name when a run ends by itself."""
 
     ONCE = "once"  # after one message, or one batch of a group that handles batches
     EMPTY = "empty"  # when nothing is due
@@ -38,7 +38,7 @@ class Until(StrEnum):
 
 @dataclass(slots=True)
 class Counts:
-    """What a run did. `failed` includes the failures that made a row dead."""
+    """Count what a run did. `failed` includes the failures that made a row dead."""
 
     handled: int = 0
     succeeded: int = 0
@@ -60,7 +60,7 @@ class Counts:
 
 
 class Work(Protocol):
-    """How a group handles messages that look open: claims them, handles them, marks them."""
+    """Handle messages that look open: claim them, handle them, mark them."""
 
     def __call__(
         self, messages: Sequence[Message], counts: Counts, enough: Callable[[], bool]
@@ -70,11 +70,11 @@ class Work(Protocol):
 
 @dataclass(slots=True)
 class Backlog:
-    """The messages that look open to a group, in chunks; claiming decides.
+    """Read the messages that look open to a group, in chunks; claiming decides.
 
-    Unfinished rows are looked at on every pass. New messages are read in order from an hour
-    before the group's mark, and the mark follows each chunk that was dealt with, so that no
-    message is passed over and none is read for ever. `full` reads everything once.
+    Each pass reads unfinished rows, then new messages in order from an hour before the group's
+    mark. The mark follows each chunk that was dealt with, so that no message is passed over and
+    none is read for ever. `full` reads everything once.
     """
 
     stores: Stores
@@ -85,7 +85,7 @@ class Backlog:
     _long_look_s: float | None = field(default=None, init=False)
 
     def chunks(self) -> Iterator[list[Message]]:
-        """One pass: unfinished rows first, then messages without a date, then new ones."""
+        """Yield one pass: unfinished rows first, then messages without a date, then new ones."""
         yield from self._unfinished()
         yield from self._undated()
         yield from self._unseen()
@@ -175,7 +175,7 @@ class CommandWork:
 
 
 def variables(claim: Claim) -> dict[str, str]:
-    """The environment that a handler gets besides its own."""
+    """Return the environment that a handler gets besides its own."""
     return {
         "LEDGERCTL_MESSAGE_KEY": claim.message.id.text,
         "LEDGERCTL_ATTEMPTS": str(claim.attempts),

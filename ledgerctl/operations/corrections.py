@@ -23,7 +23,7 @@ ROUNDS_MAX = 10  # each round lost means that another correction was written
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What came of `correct`; amount and row are the correction row's, None without one."""
+    """Report what came of `correct`; amount and row are None where no row was written."""
 
     job_id: str
     outcome: CorrectionOutcome
@@ -52,7 +52,7 @@ class Correction:
 
 
 def preview(stores: Stores, job_id: str) -> Correction:
-    """What `correct` would do, changing nothing."""
+    """Return what `correct` would do, changing nothing."""
     text, case = look(stores, job_id)
     decision = decide_correction(case)
     return stopped(text, decision) if isinstance(decision, NoCorrection) else done(text, decision)
@@ -83,7 +83,7 @@ def apply(stores: Stores, job_id: str, run: Run[Correction]) -> None:
 def attempt(
     stores: Stores, job_id: str, operation_id: str, reason: str | None
 ) -> Correction | None:
-    """One attempt; None when another correction was written meanwhile and one looks again."""
+    """Try once; None when another correction was written meanwhile, so look again."""
     text, _ = look(stores, job_id)
     taken: list[NewRow] = []
 
@@ -128,7 +128,7 @@ def compared(stores: Stores, text: str, row: NewRow) -> Correction | None:
 
 
 def look(stores: Stores, job_id: str) -> tuple[str, Case]:
-    """The job's id as it is stored, and everything under it."""
+    """Return the job's id as it is stored, and everything under it."""
     found = stores.jobs.find(job_id)
     text = found[0].id.text if found else job_id
     return text, load(stores, [text])[0]
@@ -137,7 +137,7 @@ def look(stores: Stores, job_id: str) -> tuple[str, Case]:
 def new_row(
     stores: Stores, decision: CorrectionPlan, operation_id: str, reason: str | None
 ) -> NewRow:
-    """The correction row, its identity and amount settled; it counts from now on."""
+    """Return the correction row, its identity and amount settled; it counts from now on."""
     now = stores.mongo.now()
     return NewRow(
         id=decision.row_id,
@@ -153,7 +153,7 @@ def new_row(
 
 
 def done(text: str, decision: CorrectionPlan) -> Correction:
-    """The result of a correction that was, or would be, written."""
+    """Return the result of a correction that was, or would be, written."""
     return Correction(
         text,
         CorrectionOutcome.APPLIED,
@@ -165,5 +165,5 @@ def done(text: str, decision: CorrectionPlan) -> Correction:
 
 
 def stopped(text: str, decision: NoCorrection) -> Correction:
-    """The result of a correction that was not written."""
+    """Return the result of a correction that was not written."""
     return Correction(text, decision.outcome, detail=decision.detail)

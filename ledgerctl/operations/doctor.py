@@ -21,7 +21,7 @@ Question = Callable[[DoctorContext], CheckResult]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One check: its name, the store it needs, and the function that looks."""
+    """Hold one check: its name, the store it needs, and the function that looks."""
 
     id: str
     source: Source
@@ -54,14 +54,14 @@ REACHABLE = {"mongo.reachable", "redis.reachable"}
 
 @dataclass(slots=True)
 class Examination:
-    """One round of all checks; remembers which store has been lost, and why."""
+    """Hold one round of all checks; remembers which store has been lost, and why."""
 
     look: DoctorContext
     started: float = field(default_factory=time.monotonic)
     lost: dict[Source, str] = field(default_factory=dict)
 
     def finding(self, probe: Probe) -> CheckResult:
-        """What one check found. Never raises ours, never takes longer than its share."""
+        """Return what one check found. Never raises ours, never takes longer than its share."""
         if why := self.lost.get(probe.source):
             return CheckResult(CheckStatus.UNKNOWN, why)
         if time.monotonic() - self.started > BUDGET_S:
@@ -73,7 +73,7 @@ class Examination:
             return self._trouble(probe, error)
 
     def _trouble(self, probe: Probe, error: LedgerctlError) -> CheckResult:
-        """Why a check could not look; a store that does not answer is not asked again."""
+        """Return why a check could not look; a store that does not answer is not asked again."""
         if probe.id in REACHABLE:
             self.lost[probe.source] = f"{probe.id} failed"
             return CheckResult(CheckStatus.FAIL, error.message, remedy(probe.source, error))
@@ -87,7 +87,7 @@ class Examination:
         return CheckResult(CheckStatus.UNKNOWN, error.message, error.hint)
 
     def _answers(self, source: Source) -> bool:
-        """Whether the store still answers, though not to everything in time."""
+        """Return whether the store still answers, though not to everything in time."""
         try:
             with self._bounded(source):
                 if source is Source.MONGO:
@@ -108,7 +108,7 @@ class Examination:
 
 
 def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
-    """Every check of the contract, those that need somebody first; changes nothing.
+    """Return every check of the contract, those that need somebody first; changes nothing.
 
     A store that is down fails its reachable check and leaves its others unknown; so does a right
     that is missing. `clock` is this machine's. Source: contract, section 3, doctor.
@@ -119,7 +119,7 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
 
 
 def with_loss(found: list[Check], lost: dict[Source, str]) -> list[Check]:
-    """A store that answered first and then fell silent is not reachable either."""
+    """Return a store that answered first and then fell silent is not reachable either."""
     return [
         Check(
             check.id, CheckResult(CheckStatus.FAIL, f"{lost[source]} after: {check.finding.detail}")
@@ -133,7 +133,7 @@ def with_loss(found: list[Check], lost: dict[Source, str]) -> list[Check]:
 
 
 def remedy(source: Source, error: LedgerctlError) -> str:
-    """What to do about a store that cannot be used."""
+    """Return what to do about a store that cannot be used."""
     if not isinstance(error, StoreUnavailable):
         return error.hint
     setting = "mongo_uri" if source is Source.MONGO else "redis_url"

@@ -34,7 +34,7 @@ CHECK_S = 2.5  # how long one check may take
 
 
 class Source(StrEnum):
-    """What a check looks at."""
+    """Name what a check looks at."""
 
     MONGO = "mongo"
     REDIS = "redis"
@@ -43,7 +43,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """The stores, and this machine's clock."""
+    """Hold the stores, and this machine's clock."""
 
     stores: Stores
     clock: Callable[[], datetime]
@@ -65,7 +65,7 @@ DISPENSABLE = ("usage_daily", "operator_log")
 
 
 def reachable(look: DoctorContext) -> CheckResult:
-    """Whether MongoDB answers, lets us in, and is the member that takes writes."""
+    """Return whether MongoDB answers, lets us in, and is the member that takes writes."""
     deployment = look.stores.deployment
     started = time.monotonic()
     version = deployment.version()
@@ -101,7 +101,7 @@ def logged_in(look: DoctorContext) -> str:
 
 
 def transactions(look: DoctorContext) -> CheckResult:
-    """Whether flag, row and message land together."""
+    """Return whether flag, row and message land together."""
     if look.stores.mongo.transactions:
         return ok("flag, row and message of a step are one transaction")
     return CheckResult(
@@ -113,10 +113,10 @@ def transactions(look: DoctorContext) -> CheckResult:
 
 
 def write_concern(look: DoctorContext) -> CheckResult:
-    """Whether a write that other programs were told of can still be lost.
+    """Check whether a write that other programs were told of can still be lost.
 
-    Ours always ask for the majority and the journal. What weakens the others' is the URI that
-    they share with us, and the deployment's own default.
+    Ours always ask for the majority and the journal. The URI that they share with us and the
+    deployment's own default can weaken theirs.
     """
     asked = weakness(look.stores.deployment.asked_write_concern())
     if asked:
@@ -138,7 +138,7 @@ def write_concern(look: DoctorContext) -> CheckResult:
 
 
 def journal(look: DoctorContext) -> CheckResult:
-    """Whether a standalone server keeps the journal that our writes ask for."""
+    """Return whether a standalone server keeps the journal that our writes ask for."""
     if look.stores.deployment.keeps_journal():
         return ok("every write waits for the journal")
     return CheckResult(
@@ -147,7 +147,7 @@ def journal(look: DoctorContext) -> CheckResult:
 
 
 def weakness(concern: Mapping[str, Any]) -> str:
-    """What a write concern gives up, in words; empty when it gives up nothing."""
+    """Return what a write concern gives up, in words; empty when it gives up nothing."""
     weak = concern.get("w", "majority") in {0, 1}
     said = [f"w={concern['w']}"] if weak else []
     if concern.get("j") is False:
@@ -156,17 +156,17 @@ def weakness(concern: Mapping[str, Any]) -> str:
 
 
 def clock(look: DoctorContext) -> CheckResult:
-    """Whether the server's clock and this machine's agree."""
+    """Return whether the server's clock and this machine's agree."""
     return judge_clock(look.stores.deployment.clock_offset(look.clock), "the MongoDB server")
 
 
 def ledger_unique(look: DoctorContext) -> CheckResult:
-    """Whether the server itself refuses a second row of a job's step."""
+    """Return whether the server itself refuses a second row of a job's step."""
     return guarded(look, LEDGER_UNIQUE, "a job can be refunded or charged twice")
 
 
 def inbox_unique(look: DoctorContext) -> CheckResult:
-    """Whether the server itself refuses a second claim of a message."""
+    """Return whether the server itself refuses a second claim of a message."""
     return guarded(look, INBOX_UNIQUE, "a message can be claimed and applied twice")
 
 
@@ -192,7 +192,7 @@ def guarded(look: DoctorContext, index: Index, danger: str) -> CheckResult:
 
 
 def in_the_way(look: DoctorContext, index: Index) -> str:
-    """A few of the rows that share a key, in words; empty when there is no time to find them."""
+    """Name a few of the rows that share a key; empty when there is no time to find them."""
     try:
         with look.stores.mongo.bounded(COUNT_S):
             rows = list(islice(look.stores.indexes.in_the_way(index), EXAMPLES))
@@ -205,7 +205,7 @@ def in_the_way(look: DoctorContext, index: Index) -> str:
 
 
 def useful(first_key: str, look: DoctorContext) -> CheckResult:
-    """An index of the ledger that only costs time when it is absent."""
+    """Return an index of the ledger that only costs time when it is absent."""
     wanted = next(one for one in INDEXES if one.collection == "ledger" and one.keys[0] == first_key)
     present = look.stores.indexes.present("ledger")
     if any(not flaw(one, wanted) for one in present):
@@ -221,7 +221,7 @@ def useful(first_key: str, look: DoctorContext) -> CheckResult:
 
 
 def expiry(look: DoctorContext) -> CheckResult:
-    """Whether the server deletes money or state by itself: a TTL, or a capped collection."""
+    """Return whether the server deletes money or state by itself: a TTL, or a capped collection."""
     lost = list(vanishing(look, KEPT))
     if lost:
         return CheckResult(CheckStatus.FAIL, "; ".join(lost), DROP_HINT)
@@ -232,7 +232,7 @@ def expiry(look: DoctorContext) -> CheckResult:
 
 
 def vanishing(look: DoctorContext, collections: Sequence[str]) -> Iterator[str]:
-    """Each way in which documents of these collections vanish by themselves."""
+    """Yield each way in which documents of these collections vanish by themselves."""
     for collection in collections:
         name = look.stores.mongo.collection(collection).name
         for index in look.stores.indexes.present(collection):
@@ -247,7 +247,7 @@ def vanishing(look: DoctorContext, collections: Sequence[str]) -> Iterator[str]:
 
 
 def options_of(look: DoctorContext, collection: str) -> Mapping[str, Any]:
-    """How a collection was made; empty where we may not ask, which its indexes need not share."""
+    """Return how a collection was made; empty where this user may not ask."""
     try:
         return look.stores.deployment.options_of(collection)
     except NotPermitted:
@@ -255,7 +255,7 @@ def options_of(look: DoctorContext, collection: str) -> Mapping[str, Any]:
 
 
 def append_only(look: DoctorContext) -> CheckResult:
-    """Whether this user could change or delete ledger rows, which nobody ever should."""
+    """Return whether this user could change or delete ledger rows, which nobody ever should."""
     login = look.stores.deployment.login()
     if not login.users:
         return CheckResult(
@@ -277,12 +277,12 @@ def append_only(look: DoctorContext) -> CheckResult:
 
 
 def flags(look: DoctorContext) -> CheckResult:
-    """Whether every job's flags are booleans; a sample where counting all takes too long."""
+    """Return whether every job's flags are booleans; a sample where counting all takes too long."""
     return judge_flags(flag_counts(look))
 
 
 def flag_counts(look: DoctorContext) -> FlagCounts:
-    """The counts of all jobs, or of a random sample of them."""
+    """Return the counts of all jobs, or of a random sample of them."""
     deployment = look.stores.deployment
     try:
         with look.stores.mongo.bounded(COUNT_S):
@@ -307,7 +307,7 @@ def inbox_keys(look: DoctorContext) -> CheckResult:
 
 
 def tenants(look: DoctorContext, rows: int, with_tenant: int) -> CheckResult:
-    """Whether a lookup by tenant, which nothing enforces, would miss."""
+    """Return whether a lookup by tenant, which nothing enforces, would miss."""
     messages, filled = look.stores.outbox.filled((KEY, "tenant_id"))
     if with_tenant < rows and filled["tenant_id"]:
         return CheckResult(
@@ -320,7 +320,7 @@ def tenants(look: DoctorContext, rows: int, with_tenant: int) -> CheckResult:
 
 
 def inbox_stuck(look: DoctorContext) -> CheckResult:
-    """Whether messages go round without ever being done, by age and frequency."""
+    """Return whether messages go round without ever being done, by age and frequency."""
     policy = look.stores.settings.retry
     stuck = (
         standing
@@ -340,7 +340,7 @@ def inbox_stuck(look: DoctorContext) -> CheckResult:
 
 
 def permissions(look: DoctorContext) -> CheckResult:
-    """Whether others may read a password in these files, or change what they say."""
+    """Return whether others may read a password in these files, or change what they say."""
     sources = look.stores.settings.sources
     if not sources:
         return ok("no configuration file is in use")

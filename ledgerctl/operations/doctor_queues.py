@@ -16,7 +16,7 @@ from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext
 
 
 def reachable(look: DoctorContext) -> CheckResult:
-    """Whether Redis answers and lets us in; a clock that is off is said here too."""
+    """Return whether Redis answers and lets us in; a clock that is off is said here too."""
     server = look.stores.queue_server
     started = time.monotonic()
     server.ping()
@@ -28,7 +28,7 @@ def reachable(look: DoctorContext) -> CheckResult:
 
 
 def described(look: DoctorContext) -> str:
-    """The server's kind and version, as far as it says them."""
+    """Return the server's kind and version, as far as it says them."""
     try:
         facts = look.stores.queue_server.facts()
     except NotPermitted:
@@ -39,7 +39,7 @@ def described(look: DoctorContext) -> str:
 
 
 def role(look: DoctorContext) -> CheckResult:
-    """Whether this server takes changes."""
+    """Return whether this server takes changes."""
     found = look.stores.queue_server.role()
     if found == "master":
         return ok("primary")
@@ -50,7 +50,7 @@ def role(look: DoctorContext) -> CheckResult:
 
 
 def eviction(look: DoctorContext) -> CheckResult:
-    """Whether the server drops lists when memory is short."""
+    """Return whether the server drops lists when memory is short."""
     server = look.stores.queue_server
     try:
         facts = server.facts()
@@ -65,13 +65,13 @@ def eviction(look: DoctorContext) -> CheckResult:
 
 
 def persistence(look: DoctorContext) -> CheckResult:
-    """Whether the lists outlive a restart."""
+    """Return whether the lists outlive a restart."""
     server = look.stores.queue_server
     return judge_persistence(server.facts(), server.setting("save"))
 
 
 def types(look: DoctorContext) -> CheckResult:
-    """Whether every key under the configured names is a list that nobody lets expire."""
+    """Return whether every key under the configured names is a list that nobody lets expire."""
     server = look.stores.queue_server
     deadline = time.monotonic() + CHECK_S
     names, whole = server.own_keys(within=lambda: time.monotonic() < deadline)

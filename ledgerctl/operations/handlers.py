@@ -36,13 +36,13 @@ class Ending:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it exited with 0 in time."""
+        """Return whether it exited with 0 in time."""
         return not self.error
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A command to run for each entry, in a process group of its own."""
+    """Hold a command to run for each entry, in a process group of its own."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
@@ -86,7 +86,7 @@ class Handler:
 
 
 def handler_words(text: str) -> list[str]:
-    """The words of a command line. Raises UsageError when it is empty, unclosed or not found."""
+    """Split a command line. Raises UsageError when it is empty, unclosed or not found."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -102,7 +102,7 @@ def handler_words(text: str) -> list[str]:
 
 
 class HandlerRun:
-    """One process from its start to its end."""
+    """Hold one process from its start to its end."""
 
     def __init__(
         self,
@@ -224,13 +224,13 @@ class HandlerRun:
 
 
 def last_line(tail: bytes) -> str:
-    """The last line with anything on it, cut; where a program says what went wrong."""
+    """Return the last line with anything on it, cut; where a program says what went wrong."""
     lines = tail.decode(errors="backslashreplace").split("\n")
     return next((line.strip()[:LINE_MAX] for line in reversed(lines) if line.strip()), "")
 
 
 def signal_name(number: int) -> str:
-    """The signal's name, or its number where it has none."""
+    """Return the signal's name, or its number where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -238,7 +238,7 @@ def signal_name(number: int) -> str:
 
 
 def seconds(duration: timedelta | None) -> str:
-    """A duration for people, in seconds."""
+    """Return a duration for people, in seconds."""
     return "" if duration is None else f"{duration.total_seconds():g}s"
 
 

@@ -80,13 +80,13 @@ def audit(stores: Stores, given: Sequence[tuple[str, ...]] = ()) -> InboxAudit:
 
 
 def measured_as(rows: int, filled: Mapping[str, int]) -> Measured:
-    """A collection's measure from its counts."""
+    """Return a collection's measure from its counts."""
     return Measured(rows, {name: Filled(count, rows - count) for name, count in filled.items()})
 
 
 @dataclass(slots=True)
 class LookupCounts:
-    """What reading every row beside its message came to."""
+    """Describe what reading every row beside its message came to."""
 
     matched: int = 0
     without_message: int = 0
@@ -118,7 +118,7 @@ def tally_of(
 def messages_of(
     stores: Stores, rows: Sequence[Document], fields: Sequence[str]
 ) -> dict[Id, Document]:
-    """The messages of these rows, by key; an empty key has none."""
+    """Return the messages of these rows, by key; an empty key has none."""
     keys = {to_id(row[KEY]): row[KEY] for row in rows if not is_empty(row.get(KEY))}
     found = stores.outbox.documents(list(keys.values()), [TENANT, *fields])
     return {to_id(one.get(KEY, one["_id"])): one for one in found}
@@ -145,7 +145,7 @@ def count_row(
 
 
 def hits(name: str, row: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
-    """Whether a query on this field, built from the message, matches the row.
+    """Return whether a query on this field, built from the message, matches the row.
 
     The group is the asking consumer's own, which is the row's. An empty value matches an empty one.
     """
@@ -155,14 +155,14 @@ def hits(name: str, row: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
 
 
 def value_at(document: Any, name: str) -> Any:
-    """The value of a field, by its dotted name; None where it is absent."""
+    """Return the value of a field, by its dotted name; None where it is absent."""
     for part in name.split("."):
         document = document.get(part) if isinstance(document, Mapping) else None
     return document
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether MongoDB holds two values equal: numbers of all types by value, empty ones alike."""
+    """Return whether MongoDB holds two values equal: numbers by value, empty ones alike."""
     if is_empty(one) or is_empty(other):
         return is_empty(one) and is_empty(other)
     if isinstance(one, bool) or isinstance(other, bool):
@@ -174,7 +174,7 @@ def same_value(one: object, other: object) -> bool:
 
 
 def conflicting_keys(stores: Stores) -> Iterator[Id]:
-    """The keys under which two messages stand that differ in content."""
+    """Yield the keys under which two messages differ in content."""
     for messages in stores.outbox.shared_keys():
         first = content(messages[0])
         if any(content(message) != first for message in messages[1:]):
@@ -182,7 +182,7 @@ def conflicting_keys(stores: Stores) -> Iterator[Id]:
 
 
 def content(message: Document) -> list[Any]:
-    """What a message says."""
+    """Return what a message says."""
     return [message.get(name) for name in CONTENT]
 
 
@@ -191,7 +191,7 @@ def content(message: Document) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """One row that is stuck, and why."""
+    """Hold one row that is stuck, and why."""
 
     standing: ClaimRow
     why: tuple[Why, ...]
@@ -199,18 +199,18 @@ class Stuck:
 
     @property
     def age(self) -> timedelta:
-        """How long ago the message was first seen."""
+        """Return how long ago the message was first seen."""
         first = self.standing.first_seen_at or self.standing.last_seen_at
         return timedelta(0) if first is None else self.standing.now - first
 
     @property
     def every(self) -> timedelta | None:
-        """How often it comes back."""
+        """Return how often it comes back."""
         return every(self.standing)
 
 
 def stuck(stores: Stores, *, older_than: timedelta, limit: int) -> tuple[list[Stuck], int]:
-    """The stuck rows, most often delivered first, then oldest; and how many there are.
+    """Return the stuck rows, most often delivered first, then oldest; and how many there are.
 
     By age and frequency, whatever `attempts` says. Source: contract, section 3, inbox stuck.
     """
@@ -236,7 +236,7 @@ def stuck(stores: Stores, *, older_than: timedelta, limit: int) -> tuple[list[St
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """A message and the rows of every group that saw it."""
+    """Hold a message and the rows of every group that saw it."""
 
     key: str
     messages: list[Document]
@@ -244,7 +244,7 @@ class MessagePage:
 
 
 def show(stores: Stores, key: str, group: str | None) -> MessagePage:
-    """A message and its rows. Raises NotFound when there is neither, or not in that group."""
+    """Return a message and its rows. Raises NotFound when neither exists, or not in that group."""
     standings = stores.inbox.of_key(key, group)
     messages = stores.outbox.of_text(key)
     if not standings and (group is not None or not messages):
@@ -254,7 +254,7 @@ def show(stores: Stores, key: str, group: str | None) -> MessagePage:
 
 
 def one_row(stores: Stores, key: str, group: str | None) -> ClaimRow:
-    """The one row of a key. Raises NotFound, or UsageError when the key stands in several groups."""
+    """Return the one row of a key. Raises NotFound, or UsageError when several groups have it."""
     found = stores.inbox.of_key(key, group)
     if not found:
         raise not_found(key, group)
@@ -273,7 +273,7 @@ def one_row(stores: Stores, key: str, group: str | None) -> ClaimRow:
 
 
 def not_found(key: str, group: str | None) -> NotFound:
-    """The error for a key without a row."""
+    """Return the error for a key without a row."""
     where = "the inbox" if group is None else f"group {group!r}"
     return NotFound(f"no message {key!r} in {where}", hint="`ledgerctl inbox list` names the rows")
 
@@ -317,7 +317,7 @@ def acknowledge(stores: Stores, standing: ClaimRow) -> ClaimRow:
 
 
 def unchanged(after: ClaimRow | None, before: ClaimRow) -> ClaimRow:
-    """The row after a change. Raises Refused when it was no longer what had been read."""
+    """Return the row after a change. Raises Refused when it was no longer what had been read."""
     if after is None:
         raise Refused(
             f"message {before.message} changed in group {before.group!r} meanwhile: nothing was done",

@@ -24,13 +24,13 @@ PAUSE_S = 0.4
 
 
 def new_operation_id(now: datetime) -> str:
-    """An id that sorts by time and never repeats: milliseconds, then 40 random bits."""
+    """Return an id that sorts by time and never repeats: milliseconds, then 40 random bits."""
     return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03d}Z-{secrets.token_hex(5)}"
 
 
 @dataclass(slots=True)
 class Operation:
-    """One changing command's entry in the operator log. Source: contract, section 2."""
+    """Hold one changing command's entry in the operator log. Source: contract, section 2."""
 
     log: OperatorLog
     clock: Callable[[], datetime]

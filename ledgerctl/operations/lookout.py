@@ -15,14 +15,14 @@ STRETCH_BYTES = 400_000
 
 
 class Candidate(NamedTuple):
-    """An entry to take: its bytes, and how many entries from the head it can stand at most."""
+    """Hold an entry to take: its bytes, and how many entries from the head it can be at most."""
 
     raw: bytes
     within: int
 
 
 class Stretch(NamedTuple):
-    """A run of entries and their fingerprint, as `fingerprint.lua` makes it."""
+    """Hold a run of entries and their fingerprint, as `fingerprint.lua` makes it."""
 
     start: int
     entries: int
@@ -52,7 +52,7 @@ class Lookout:
         self.length = 0
 
     def next(self, now: datetime) -> Candidate | None:
-        """The next due entry; unreadable ones count as due. None when a whole pass found none."""
+        """Return the next due entry, or an unreadable one; None when a whole pass found none."""
         if self.next_due is not None and self.next_due <= now:
             self._entries = None  # one that was passed over has come due
         elif self._is_quiet():
@@ -71,7 +71,7 @@ class Lookout:
                 return None
 
     def _is_quiet(self) -> bool:
-        """Whether nothing was due at the last look, and the list is as it was then."""
+        """Return whether nothing was due at the last look, and the list is as it was then."""
         return (
             self._quiet is not None
             and self._queues.length(self._key) == self.length
@@ -127,14 +127,14 @@ class Fingerprints:
         self._size = 0
 
     def add(self, raw: bytes) -> None:
-        """The next entry."""
+        """Add the next entry."""
         self._parts.append(b"%d:%b" % (len(raw), raw))
         self._size += len(raw)
         if len(self._parts) >= STRETCH_ENTRIES or self._size >= STRETCH_BYTES:
             self.finished()
 
     def finished(self) -> list[Stretch]:
-        """Every stretch so far, the last one closed."""
+        """Close the last stretch and return every stretch so far."""
         if self._parts:
             digest = hashlib.sha1(b"".join(self._parts), usedforsecurity=False).hexdigest()
             self._stretches.append(Stretch(self._start, len(self._parts), digest))

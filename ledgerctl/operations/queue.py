@@ -68,7 +68,7 @@ def retry_stats(entries: Iterator[bytes], now: datetime) -> RetryStats:
 
 
 def listed(queues: Queues, name: ListName, *, limit: int) -> tuple[list[QueueEntry], int]:
-    """The first `limit` entries of a list (0: all), and how many there are."""
+    """Return the first `limit` entries of a list (0: all), and how many there are."""
     keys = keys_of(queues, name)
     queues.require_lists(*keys)
     total = sum(queues.length(key) for key in keys)
@@ -78,7 +78,7 @@ def listed(queues: Queues, name: ListName, *, limit: int) -> tuple[list[QueueEnt
 
 
 def keys_of(queues: Queues, name: ListName) -> list[str]:
-    """The keys that a list's word stands for."""
+    """Return the keys that a list's word stands for."""
     match name:
         case ListName.RETRY:
             return [queues.keys.retry]
@@ -89,19 +89,19 @@ def keys_of(queues: Queues, name: ListName) -> list[str]:
 
 
 def entries_of(queues: Queues, key: str) -> Iterator[QueueEntry]:
-    """Every entry of one list, read."""
+    """Yield every entry of one list, read."""
     worker = worker_of(queues, key) if key.startswith(f"{queues.keys.processing}:") else None
     for position, raw in enumerate(queues.read_all(key)):
         yield QueueEntry(position, key, worker, read_payload(raw), raw)
 
 
 def dead_letter_keys(queues: Queues) -> list[str]:
-    """The dead letters: the list, and those that a filter is passing over, nearest the head."""
+    """Return the dead letters: the list, and those that a filter passes over, nearest the head."""
     return [*queues.passed_keys(), queues.keys.dead_letter]
 
 
 def worker_of(queues: Queues, key: str) -> str:
-    """The worker whose processing list this is."""
+    """Return the worker whose processing list this is."""
     return key.removeprefix(f"{queues.keys.processing}:")
 
 
@@ -109,7 +109,7 @@ def worker_of(queues: Queues, key: str) -> str:
 
 
 class Spot(NamedTuple):
-    """An entry of the job at hand."""
+    """Hold an entry of the job at hand."""
 
     key: str
     payload: Payload
@@ -117,7 +117,7 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueuedEntries:
-    """Where a job's entries stand; `tails` is what the lists ended with before they were read."""
+    """Hold a job's entries by list; `tails`: what the lists ended with before they were read."""
 
     processing: list[Spot]
     retry: list[Spot]
@@ -127,7 +127,7 @@ class QueuedEntries:
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """One push, decided and not yet done: the entry it takes, if any, and the bytes it writes."""
+    """Hold one push before it is done: the entry it takes, if any, and the bytes it writes."""
 
     job_id: str
     source: Spot | None
@@ -137,14 +137,14 @@ class PushPlan:
 
     @property
     def result(self) -> Pushed:
-        """What the push comes to."""
+        """Return what the push comes to."""
         return Pushed(self.job_id, self.after.attempts, self.after.place, self.after.not_before)
 
 
 def plan_push(
     stores: Stores, job_id: str, *, error: str, attempts: int | None, now: datetime
 ) -> PushPlan:
-    """What a failing worker does with its job: the count found, one more, retry or dead letter.
+    """Plan what a failing worker does with its job: one more failure, retry or dead letter.
 
     The count is that of the job's entry on processing, else on retry, else 0; `attempts` stands
     in for it. Raises Refused when the job is a dead letter already, NotFound and AmbiguousId
@@ -198,7 +198,7 @@ def push(stores: Stores, plan: PushPlan, again: Callable[[], PushPlan]) -> Pushe
 
 
 def look(queues: Queues, job_id: str) -> QueuedEntries:
-    """Every entry of a job. Processing is read last: entries move from retry to there."""
+    """Find every entry of a job; processing is read last, as entries move from retry to there."""
     keys = queues.keys
     queues.require_lists(keys.retry, keys.dead_letter)
     dead_keys = dead_letter_keys(queues)
@@ -212,12 +212,12 @@ def look(queues: Queues, job_id: str) -> QueuedEntries:
 
 
 def tail(queues: Queues, key: str) -> bytes:
-    """The last entry of a list; empty for an empty list."""
+    """Return the last entry of a list; empty for an empty list."""
     return (queues.page(key, -1, 1) or [b""])[0]
 
 
 def spots(queues: Queues, keys: list[str], job_id: str) -> list[Spot]:
-    """The readable entries of a job on these lists."""
+    """Return the readable entries of a job on these lists."""
     return [
         Spot(key, payload)
         for key in keys
@@ -229,12 +229,12 @@ def spots(queues: Queues, keys: list[str], job_id: str) -> list[Spot]:
 
 
 def most_tried(found: list[Spot]) -> Spot | None:
-    """The entry with the highest count, the first of equals: a count never goes back."""
+    """Return the entry with the highest count, the first of equals: a count never goes back."""
     return max(found, key=lambda spot: spot.payload.attempts, default=None)
 
 
 def required_job(stores: Stores, job_id: str) -> Job:
-    """The one job of this id. Raises NotFound or AmbiguousId."""
+    """Return the one job of this id. Raises NotFound or AmbiguousId."""
     found = only_job(stores, job_id)
     if found is None:
         raise NotFound(
@@ -244,7 +244,7 @@ def required_job(stores: Stores, job_id: str) -> Job:
 
 
 def first_payload(job: Job, after: Failure, *, error: str, now: datetime) -> bytes:
-    """The entry of a job that has none yet."""
+    """Return the entry of a job that has none yet."""
     return new_payload(
         job_id=spelled(job.id),
         account_id=None if job.account is None else spelled(job.account),
@@ -257,7 +257,7 @@ def first_payload(job: Job, after: Failure, *, error: str, now: datetime) -> byt
 
 
 def spelled(identity: Id) -> str | int:
-    """An id as JSON has it: integers as numbers."""
+    """Return an id as JSON has it: integers as numbers."""
     return int(identity.text) if identity.kind is IdKind.INTEGER else identity.text
 
 
@@ -265,7 +265,7 @@ def spelled(identity: Id) -> str | int:
 
 
 def plan_recovery(stores: Stores, *, older_than: timedelta, force: bool) -> list[WorkerEntries]:
-    """Every processing list with its entries, and whether its worker is dead.
+    """Return every processing list with its entries, and whether its worker is dead.
 
     Dead: its lease was last renewed longer ago than `older_than`, by the MongoDB server's clock.
     Lists without a lease are left unless `force`. A live worker's job is never recovered.

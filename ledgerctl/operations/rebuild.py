@@ -46,7 +46,7 @@ DAYS_AT_ONCE = 2  # days computed side by side, each in a session of its own
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """What to rebuild."""
+    """Describe what to rebuild."""
 
     window: Window = field(default_factory=Window)
     account: str | None = None
@@ -54,18 +54,18 @@ class RebuildRequest:
 
     @property
     def moves_mark(self) -> bool:
-        """Whether later runs may count late rows from this one on."""
+        """Return whether later runs may count late rows from this one on."""
         return self.window.is_default and self.account is None and self.late
 
     @property
     def accounts(self) -> list[str] | None:
-        """The one account, or None for all."""
+        """Return the one account, or None for all."""
         return None if self.account is None else [self.account]
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What a rebuild is about to do, read from the ledger at one `as_of`."""
+    """Describe what a rebuild is about to do, read from the ledger at one `as_of`."""
 
     as_of: datetime
     from_day: str
@@ -80,19 +80,19 @@ class RebuildPlan:
 
     @property
     def refused_accounts(self) -> list[str]:
-        """The accounts that are not written."""
+        """Return the accounts that are not written."""
         return accounts_of(self.refused)
 
     def rule(self, stores: Stores, request: "RebuildRequest") -> Rule:
-        """How its summaries are written."""
+        """Return how its summaries are written."""
         return Rule(stores.settings.timezone, self.as_of, request.accounts, self.refused_accounts)
 
     def may_overwrite(self, one: Difference) -> bool:
-        """Whether the stored figure's `as_of` is absent or earlier: a later one stays."""
+        """Return whether the stored figure's `as_of` is absent or earlier: a later one stays."""
         return one.as_of is None or one.as_of < self.as_of
 
     def outcome(self, timezone: str) -> Rebuilt:
-        """What this plan comes to, before anything is counted."""
+        """Return what this plan comes to, before anything is counted."""
         return Rebuilt(
             from_day=self.from_day,
             to_day=self.to_day,
@@ -106,7 +106,7 @@ class RebuildPlan:
 
     @property
     def conditions(self) -> list[dict[str, object]]:
-        """The rebuilt days, as conditions on a summary's day."""
+        """Return the rebuilt days, as conditions on a summary's day."""
         found: list[dict[str, object]] = []
         if self.start_day is not None:
             found.append({"$gte": self.start_day, "$lte": self.to_day})
@@ -164,7 +164,7 @@ def overwrite(
     pause: Callable[[], None] = lambda: None,
     begun: Callable[[Rebuilt], None] = lambda _: None,
 ) -> Rebuilt:
-    """A rebuild without its lease: right beside any other, by the rule of `as_of` alone.
+    """Rebuild without the lease: right beside any other, by the rule of `as_of` alone.
 
     `mark` is when the last full rebuild began. `pause` runs between reading `as_of` and the
     figures, for tests of that rule.
@@ -185,7 +185,7 @@ def seconds_since(began: float) -> Decimal:
 
 
 def hold(stores: Stores) -> AbstractContextManager[Lease]:
-    """The lease that keeps two rebuilds apart; taken over when its holder died."""
+    """Return the lease that keeps two rebuilds apart; taken over when its holder died."""
     return stores.leases.held(
         LEASE,
         operator=stores.settings.operator,
@@ -195,13 +195,13 @@ def hold(stores: Stores) -> AbstractContextManager[Lease]:
 
 
 def mark_of(stores: Stores) -> datetime | None:
-    """When the last full rebuild of the default window began; None before the first."""
+    """Return when the last full rebuild of the default window began; None before the first."""
     found = (stores.leases.holder(LEASE) or {}).get(MARK)
     return found if isinstance(found, datetime) else None
 
 
 def preview(stores: Stores, request: RebuildRequest) -> Rebuilt:
-    """What a rebuild would change; takes no lease, writes nothing."""
+    """Return what a rebuild would change; takes no lease, writes nothing."""
     began = time.monotonic()
     zone = stores.settings.zone
     request = known(stores, request)
@@ -231,7 +231,7 @@ def preview(stores: Stores, request: RebuildRequest) -> Rebuilt:
 
 
 def known(stores: Stores, request: RebuildRequest) -> RebuildRequest:
-    """The request, its account as it is spelled in the stores. Raises NotFound for no account."""
+    """Return the request with its account as stored. Raises NotFound for no account."""
     if request.account is None:
         return request
     return replace(request, account=require_known(stores, request.account))
@@ -285,7 +285,7 @@ def odd_by_day(
     accounts: Sequence[str] | None,
     session: Any,
 ) -> dict[DaySpan, OddRows]:
-    """What each day holds that cannot simply be summed."""
+    """Return what each day holds that cannot simply be summed."""
 
     def look(span: DaySpan, own: Any) -> OddRows:
         return stores.daily_rows.odd_rows(span, recorded, accounts, own)
@@ -296,7 +296,7 @@ def odd_by_day(
 def late_days(
     stores: Stores, since: datetime, from_day: str, account: str | None, session: Any
 ) -> list[str]:
-    """The days before the window that have rows recorded since then."""
+    """Return the days before the window that have rows recorded since then."""
     zone = stores.settings.zone
     before = day_bounds(from_day, zone)[0]
     spans = stores.daily_rows.late_spans(since, before, account, session)

@@ -40,7 +40,7 @@ FLAG_OF = {RowType.REFUND: "refunded", RowType.RECLAIM: "reclaimed"}
 
 @dataclass(slots=True)
 class RepairSelection:
-    """What a repair would touch: the ids of jobs, and of rows that name none, in order."""
+    """Describe what a repair would touch: the ids of jobs, and of rows that name none, in order."""
 
     jobs: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class RepairSelection:
 
 @dataclass(frozen=True, slots=True)
 class RepairNote:
-    """One thing that a repair has to tell: a row dated now, or why a step was refused."""
+    """Hold one thing that a repair has to tell: a row dated now, or why a step was refused."""
 
     text: str
     refused: bool = False
@@ -62,10 +62,10 @@ class RepairNote:
 
 @dataclass(slots=True)
 class Repairer:
-    """One repair of a scope. A finding younger than `grace` is left to whoever is at work.
+    """Repair a scope; leave findings younger than `grace` to live workers.
 
-    Nothing here is new: rows are appended by the code of the guarded steps, under the same ids,
-    so that a repair, a second repair and a worker can only ever write one.
+    Rows are appended by the code of the guarded steps, under the same ids, so that a repair, a
+    second repair and a worker can only ever write one.
     """
 
     stores: Stores
@@ -77,7 +77,7 @@ class Repairer:
 
     @property
     def index_is_unique(self) -> bool:
-        """Whether the server itself keeps a second row out."""
+        """Return whether the server itself keeps a second row out."""
         if self._unique is None:
             self._unique = self.stores.indexes.guards(LEDGER_UNIQUE)
         return self._unique
@@ -85,12 +85,12 @@ class Repairer:
     # looking
 
     def planned(self) -> Iterator[Repair]:
-        """Every repair of the scope, ripe or not; changes nothing."""
+        """Yield every repair of the scope, ripe or not; changes nothing."""
         for case in Audit(self.stores, self.scope, self.progress).cases():
             yield from self._wanted(case)
 
     def select(self) -> RepairSelection:
-        """What is ripe for repair now."""
+        """Return what is ripe for repair now."""
         selection = RepairSelection()
         now = self.stores.mongo.now()
         for repair in self.planned():
@@ -120,7 +120,7 @@ class Repairer:
         return ((one, self.is_ripe(one, now)) for one in self.planned())
 
     def is_ripe(self, repair: Repair, now: datetime) -> bool:
-        """Whether it is older than the grace."""
+        """Return whether it is older than the grace."""
         return repair.is_ripe(now, self.grace)
 
     # doing
@@ -226,7 +226,7 @@ class Repairer:
         return effect_of(result)
 
     def _wait_for_the_slow(self) -> None:
-        """A flag without a time has no age: give a worker between flag and row time to finish."""
+        """Wait until a worker between flag and row has had time: such a flag has no age."""
         time.sleep(max(0.0, self._selected_at + LOOK_AGAIN_S - time.monotonic()))
 
     def _decision(self, step: RepairStep, job: Job | None) -> Any:
@@ -237,7 +237,7 @@ class Repairer:
 
 
 class RepairEffect(Enum):
-    """What came of one repair step."""
+    """Name what came of one repair step."""
 
     WROTE = auto()
     NEEDLESS = auto()  # somebody else has done it, or the guard found another state
@@ -245,13 +245,13 @@ class RepairEffect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a repair step could not be done, in one sentence."""
+    """Describe why a repair step could not be done, in one sentence."""
 
     why: str
 
 
 def effect_of(result: StepResult) -> RepairEffect | Refusal:
-    """What came of appending a row."""
+    """Return what came of appending a row."""
     if result.applied:
         return RepairEffect.WROTE
     if result.outcome in ALREADY:
@@ -260,28 +260,28 @@ def effect_of(result: StepResult) -> RepairEffect | Refusal:
 
 
 def rests_on(repair: Repair, operation_id: str) -> bool:
-    """Whether all of it rests on rows that this very operation wrote."""
+    """Return whether all of it rests on rows that this very operation wrote."""
     rows = [step.row for step in repair.steps]
     return bool(rows) and all(row and row.operation_id == operation_id for row in rows)
 
 
 def key_of(repair: Repair) -> str:
-    """What tells two repairs of one job and code apart."""
+    """Return what tells two repairs of one job and code apart."""
     return repair.finding.about or ",".join(repair.finding.row_ids)
 
 
 def step_of(step: RepairStep) -> Step:
-    """The guarded step whose flag or row this is about."""
+    """Return the guarded step whose flag or row this is about."""
     return STEP_OF[required(step.row_type)]
 
 
 def flag_of(step: RepairStep) -> str:
-    """The flag that this is about: `refunded` or `reclaimed`."""
+    """Return the flag that this is about: `refunded` or `reclaimed`."""
     return FLAG_OF[required(step.row_type)]
 
 
 def required(value: T | None) -> T:
-    """What the plan of a step always gives."""
+    """Return what a repair plan always gives."""
     if value is None:
         raise InvariantBroken("a repair step lacks what it is about")
     return value

@@ -24,7 +24,7 @@ EVER = Recorded(EARLIEST, LATEST)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which days: the last `days`, or from one to another, both included."""
+    """Describe which days: the last `days`, or from one to another, both included."""
 
     days: int = DEFAULT_DAYS
     explicit: tuple[str, str] | None = None
@@ -35,12 +35,12 @@ class Window:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is the window of the hourly run."""
+        """Return whether this is the window of the hourly run."""
         return self.explicit is None and self.days == DEFAULT_DAYS
 
 
 def days_with_rows(stores: Stores, from_day: str, to_day: str, session: Any) -> list[DaySpan]:
-    """The days of a range that have rows which count; empty ones cost nothing."""
+    """Return the days of a range that have rows which count; empty ones cost nothing."""
     zone = stores.settings.zone
     at, end = day_bounds(from_day, zone)[0], day_bounds(to_day, zone)[1]
     found: list[DaySpan] = []
@@ -54,7 +54,7 @@ def days_with_rows(stores: Stores, from_day: str, to_day: str, session: Any) -> 
 
 
 def span_of(day: str, zone: ZoneInfo) -> DaySpan:
-    """A day as instants: 23, 24 or 25 hours, mostly."""
+    """Return a day as instants: 23, 24 or 25 hours, mostly."""
     start, end = day_bounds(day, zone)
     return DaySpan(day, start, end)
 
@@ -64,7 +64,7 @@ def span_of(day: str, zone: ZoneInfo) -> DaySpan:
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What became of some (account, day) pairs."""
+    """Describe what became of some (account, day) pairs."""
 
     as_of: datetime
     written: int
@@ -97,7 +97,7 @@ def recompute_days(
 
 
 def require_known(stores: Stores, account: str) -> str:
-    """The account as it is spelled in the stores, if it has a summary, a row or a job.
+    """Return the account as it is spelled in the stores, if it has a summary, a row or a job.
 
     Raises NotFound otherwise.
     """
@@ -199,7 +199,7 @@ def zone_if_known(name: str) -> ZoneInfo | None:
 def differing(
     stores: Stores, span: DaySpan, accounts: Sequence[str] | None, names: Sequence[str]
 ) -> tuple[int, list[Difference], OddRows]:
-    """The pairs of one day, those whose figures differ, and what no summary can hold."""
+    """Return the pairs of one day, those whose figures differ, and what no summary can hold."""
     summaries = stores.summaries
     with summaries.session() as session:
         odd = stores.daily_rows.odd_rows(span, EVER, accounts, session)
@@ -213,7 +213,7 @@ def differing(
 
 
 def show(stores: Stores, account: str, days: Window) -> AccountSummaries:
-    """The summaries of an account, as they stand. Raises NotFound for an unknown account."""
+    """Return the summaries of an account, as they stand. Raises NotFound for an unknown account."""
     from_day, to_day = days.resolve(stores.mongo.now(), stores.settings.zone)
     account = require_known(stores, account)
     found = stores.summaries.of_account(account, from_day, to_day)

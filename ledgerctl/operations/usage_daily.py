@@ -26,7 +26,7 @@ CANNOT_BE_SUMMED = "a ledger row of that day cannot be summed: its figures were 
 
 
 class UnusableMessage(ValueError):
-    """A message that does not say which day of which account it is about."""
+    """Hold a message that does not say which day of which account it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class UsageDaily:
             self._days(pairs, counts)
 
     def _owner(self, job_id: Any) -> str | None:
-        """The account of a job, for a row that names none; None where no job is known.
+        """Return the account of a job, for a row that names none; None where no job is known.
 
         The job of the very same id and type comes first, as where summaries are summed.
         """
@@ -77,7 +77,7 @@ class UsageDaily:
         return None if owner is None else text_of(owner.account)
 
     def _days(self, pairs: Mapping[Pair, list[Claim]], counts: Counts) -> None:
-        """All days in one go; when that fails, each by itself, so that one holds no other up."""
+        """Recompute all days at once; if that fails, each alone, so that none holds others up."""
         try:
             refused, marked = self._write(pairs)
         except TROUBLE:
@@ -123,7 +123,7 @@ class UsageDaily:
 
 
 def pair_of(message: Message, zone: ZoneInfo, owner: Callable[[Any], str | None]) -> Pair:
-    """The account and day that a message of a ledger row is about. Raises UnusableMessage.
+    """Return the account and day that a message of a ledger row is about. Raises UnusableMessage.
 
     A row that names no account belongs to its job's, which `owner` tells. Source: contract,
     section 2, ledger.
@@ -144,7 +144,7 @@ def pair_of(message: Message, zone: ZoneInfo, owner: Callable[[Any], str | None]
 
 
 def moment_of(value: object) -> datetime | None:
-    """A time as a payload holds it: a date, or RFC 3339 text."""
+    """Return a time as a payload holds it: a date, or RFC 3339 text."""
     if isinstance(value, datetime):
         return value
     return parse_rfc3339(value) if isinstance(value, str) else None

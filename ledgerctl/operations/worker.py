@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One job in hand. `attempts` counts the failures before this run; `raw` is its entry."""
+    """Hold one job in hand. `attempts` counts the failures before this run; `raw` is its entry."""
 
     id: Id
     attempts: int
@@ -62,17 +62,17 @@ class Delivery:
 
     @property
     def job_id(self) -> str:
-        """The job's id as text."""
+        """Return the job's id as text."""
         return self.id.text
 
     @property
     def raw(self) -> bytes:
-        """The entry, byte for byte."""
+        """Return the entry, byte for byte."""
         return self.payload.raw
 
 
 class Passed(Enum):
-    """What became of an entry that nobody has to run."""
+    """Name what became of an entry that nobody has to run."""
 
     TAKEN = auto()  # another worker was faster
     DEAD_LETTERED = auto()
@@ -80,13 +80,12 @@ class Passed(Enum):
 
 
 class RetryQueue:
-    """One worker's hands on the retry queue; use it as a context manager.
+    """Use the retry queue as one worker; a context manager.
 
     A job is on exactly one list at every instant: taken atomically into this worker's processing
-    list, and from there dropped, pushed on or put back. While the block runs the worker's lease
-    is renewed in the background, so that `queue recover` leaves it alone; when the process dies
-    the job in hand waits there for `queue recover`. Delivery is at least once; the guarded steps
-    make a repeat harmless.
+    list, and from there dropped, pushed on or put back. Meanwhile the worker's lease is renewed in
+    the background; when the process dies `queue recover` brings the job in hand back. Delivery is
+    at least once; the guarded steps make a repeat harmless.
     """
 
     def __init__(
@@ -155,11 +154,11 @@ class RetryQueue:
     # taking
 
     def now(self) -> datetime:
-        """The Redis server's time, which due times are judged by; else our own, said once."""
+        """Return the Redis server's time, which judges due times; else our own, said once."""
         return self.stores.queues.now(self._clock(), self.say)
 
     def take(self) -> Delivery | None:
-        """The next due job, now in hand; None when nothing is due.
+        """Return the next due job, now in hand; None when nothing is due.
 
         On the way settled jobs are reclaimed and dropped, and unreadable and unknown entries go
         to the dead letters as they are.
@@ -175,7 +174,7 @@ class RetryQueue:
             yield delivery
 
     def advance(self) -> Delivery | Passed | None:
-        """One step of `take`: a job in hand, an entry passed, None for nothing due."""
+        """Take one step of `take`: a job in hand, an entry passed, None for nothing due."""
         candidate = self.persist(lambda: self._lookout.next(self.now()))
         if candidate is None:
             return None
@@ -222,7 +221,7 @@ class RetryQueue:
     # answering
 
     def succeeded(self, delivery: Delivery) -> StepResult:
-        """The job succeeded: status, unconditional reclaim, then it leaves the queue.
+        """Answer that the job succeeded: status, unconditional reclaim, then it leaves the queue.
 
         The status goes first: from then on no refund can slip in behind the reclaim.
         """
@@ -234,10 +233,10 @@ class RetryQueue:
         return result
 
     def failed(self, delivery: Delivery, error: str) -> Pushed:
-        """The job failed: guarded refund, status, then back to retry or to the dead letters.
+        """Answer that the job failed: guarded refund, status, then back to retry or a dead letter.
 
-        A refund that a guard refuses is said and counted, and the push goes on. The status of a
-        job that another delivery brought to success meanwhile stays.
+        A refused refund is reported and counted, and the push goes on. The status of a job that another
+        delivery brought to success meanwhile stays.
         """
         result = self.persist(
             lambda: refund(
@@ -252,7 +251,7 @@ class RetryQueue:
         return pushed
 
     def put_back(self, delivery: Delivery) -> None:
-        """The job was not run to its end: back to the tail of retry, its bytes untouched."""
+        """Put a job that was not run to its end back to the tail of retry, its bytes untouched."""
         self._put_back(delivery.raw, delivery.job_id)
 
     def persist(self, act: Callable[[], T]) -> T:
@@ -288,7 +287,7 @@ class RetryQueue:
         return Pushed(delivery.job_id, after.attempts, after.place, after.not_before)
 
     def _push_recovered(self, delivery: Delivery, target: str, new: bytes) -> None:
-        """The entry was taken off our list meanwhile: count the failure where it stands now."""
+        """Count the failure where the entry is now: it was taken off our list meanwhile."""
         retry = self.stores.settings.keys.retry
         if target == retry:
             found = self._lists.rewrite(retry, delivery.raw, new)
@@ -377,7 +376,7 @@ def ignore_run(_run: HandlerRun) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run of the worker loop ends."""
+    """Describe when a run of the worker loop ends."""
 
     watch: bool = False  # goes on when nothing is due
     jobs_max: int | None = None
@@ -428,6 +427,6 @@ def run_one(queue: RetryQueue, handler: Handler, delivery: Delivery) -> HandlerR
 
 
 def worker_name() -> str:
-    """A name that no other process has or will have: host, process, eight random digits."""
+    """Return a name that no other process has or will have: host, process, eight random digits."""
     host = "".join(one if one.isalnum() or one in "-." else "-" for one in socket.gethostname())
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"

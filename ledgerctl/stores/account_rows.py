@@ -76,7 +76,7 @@ class AccountRows:
     def span(
         self, account: str, window: Mapping[str, Any]
     ) -> tuple[datetime | None, datetime | None]:
-        """The first and last time among the rows that name this account."""
+        """Return the first and last time among the rows that name this account."""
         first, last = (self._edge(account, window, direction) for direction in (1, -1))
         return first, last
 
@@ -89,7 +89,7 @@ class AccountRows:
         return None if found is None else to_time(found["created_at"])
 
     def has_undated(self, account: str) -> bool:
-        """Whether rows that name this account lack a date: they stand at the ends of its index."""
+        """Return whether rows of this account lack a date: they are at the ends of its index."""
         with self._mongo.reading("read the account's rows"):
             of_account = self._mongo.of_account("ledger", account)
             for value in candidates(account):
@@ -104,7 +104,7 @@ class AccountRows:
         return False
 
     def count(self, account: str, window: Mapping[str, Any]) -> int:
-        """How many rows an account has in a window."""
+        """Return how many rows an account has in a window."""
         with self._mongo.reading("count the account's rows"):
             found = self._rows.count_documents(
                 {**self._mongo.of_account("ledger", account), **window}
@@ -112,7 +112,7 @@ class AccountRows:
         return found + sum(1 for _ in self._joined(account, window))
 
     def undated(self, account: str, window: Mapping[str, Any] = MappingProxyType({})) -> int:
-        """How many rows of an account have no usable date."""
+        """Return how many rows of an account have no usable date."""
         undated = {**window, "created_at": NOT_A_DATE}
         if not self.has_undated(account):
             return sum(1 for _ in self._joined(account, undated))
@@ -121,17 +121,17 @@ class AccountRows:
     # one account's rows
 
     def named_entries(self, account: str, window: Mapping[str, Any]) -> Iterator[Entry]:
-        """The rows that name this account, by time and id."""
+        """Return the rows that name this account, by time and id."""
         return map(to_entry, self._named(account, window))
 
     def joined_entries(self, account: str, window: Mapping[str, Any]) -> Iterator[Entry]:
-        """The rows that name no account and belong to a job of this one, by time and id."""
+        """Return the rows that name no account and belong to a job of this one, by time and id."""
         return map(to_entry, self._joined(account, window))
 
     def entries(
         self, account: str, *, since: datetime | None, before: datetime | None
     ) -> Iterator[Entry]:
-        """Every row of an account by time and id; streamed.
+        """Yield every row of an account by time and id; streamed.
 
         Without `before` the undated rows come first, by the rank of their type. Source: contract,
         section 3, balance replay.
@@ -175,14 +175,14 @@ class AccountRows:
     # rows that name no account
 
     def any_without_account(self) -> bool:
-        """Whether any row lacks its account, so that its job must be asked."""
+        """Return whether any row lacks its account, so that its job must be asked."""
         with self._mongo.reading("read the ledger"):
             return self._rows.find_one({"account_id": None}, {"_id": 1}) is not None
 
     def _joined(
         self, account: str, window: Mapping[str, Any], fields: Mapping[str, int] = ENTRY_FIELDS
     ) -> Iterator[Document]:
-        """The rows without account of this account's jobs, from whichever side is smaller."""
+        """Return the rows without account of this account's jobs, from the smaller side."""
         if not self.any_without_account():
             return iter(())
         with self._mongo.reading("count the account's jobs"):
@@ -223,7 +223,7 @@ class AccountRows:
             yield from merge(*runs, key=time_and_id)
 
     def _spellings(self, ids: Sequence[Any]) -> list[Any]:
-        """Every value under which rows can name these jobs and no other one."""
+        """Return every value under which rows can name these jobs and no other one."""
         others = {key(value): value for one in ids for value in candidates(to_id(one).text)}
         for one in ids:
             others.pop(key(one), None)
@@ -233,7 +233,7 @@ class AccountRows:
         return [*ids, *others.values()]
 
     def owners(self, job_ids: Iterable[Any]) -> dict[Any, str]:
-        """The account of each of these jobs, by `key` of the id as a row holds it.
+        """Return the account of each of these jobs, by `key` of the id as a row holds it.
 
         The job of the very id and type wins; else it is the one whose id spells the same text.
         """
@@ -257,7 +257,7 @@ class AccountRows:
         return owners
 
     def not_plain(self, texts: Sequence[str], horizon: datetime) -> list[str]:
-        """Those of these job ids whose jobs and rows are not plainly right, in this order.
+        """Return those of these job ids whose jobs and rows are not plainly right, in this order.
 
         Rows dated after `horizon` are dated in the future.
         """
@@ -289,7 +289,7 @@ class AccountRows:
                 yield AccountSum(to_id(one["_id"]["account"]).text, one["rows"], exact_sum(one))
 
     def joined_sums(self, window: Mapping[str, Any]) -> Iterator[AccountSum]:
-        """The same of the rows that name no account, by the account of their job.
+        """Yield the same of the rows that name no account, by the account of their job.
 
         The server puts rows and jobs together, both halves of the jobs at once. What finds no job
         of its id and type that way is asked for again: the id may stand under another type.
@@ -353,7 +353,7 @@ class AccountRows:
             yield AccountSum(account, one["rows"], exact_sum(one))
 
     def unowned_entries(self, window: Mapping[str, Any]) -> Iterator[Entry]:
-        """The rows that belong to no account: they name none, and their job has none either."""
+        """Yield the rows of no account: neither they nor their job name one."""
         query = {"account_id": None, **window}
         with self._mongo.reading("read the rows without account"):
             rows = self._rows.find(query, ENTRY_FIELDS, batch_size=BATCH)
@@ -386,7 +386,7 @@ class AccountRows:
                     yield to_ledger_row(row, owners.get(key(row.get("job_id"))) if owners else None)
 
     def any_undated(self) -> bool:
-        """Whether any row of the ledger lacks a date: they stand at the ends of its index."""
+        """Return whether any row of the ledger lacks a date: they are at the index's ends."""
         with self._mongo.reading("read the ledger"):
             for direction in (1, -1):
                 edge = self._rows.find_one({}, {"created_at": 1}, sort=[("created_at", direction)])
@@ -395,7 +395,7 @@ class AccountRows:
         return False
 
     def any_after(self, moment: datetime) -> bool:
-        """Whether any row is dated after this moment."""
+        """Return whether any row is dated after this moment."""
         with self._mongo.reading("read the ledger"):
             return self._rows.find_one({"created_at": {"$gt": moment}}, {"_id": 1}) is not None
 
@@ -408,17 +408,17 @@ JOB_WITHOUT_ACCOUNT: Document = {"$cond": [{"$gt": ["$account", None]}, None, "$
 
 
 def numbers(window: Mapping[str, Any]) -> Document:
-    """The filter of rows that name no account and hold a number."""
+    """Return the filter of rows that name no account and hold a number."""
     return {"account_id": None, "amount": {"$type": "number"}, **window}
 
 
 def not_numbers(window: Mapping[str, Any]) -> Document:
-    """The filter of rows that name no account and hold none."""
+    """Return the filter of rows that name no account and hold none."""
     return {"account_id": None, "amount": {"$not": {"$type": "number"}}, **window}
 
 
 def by_job(query: Document) -> list[Document]:
-    """The sums of these rows by job; a sum of what is no number is not exact."""
+    """Return the sums of these rows by job; a sum of what is no number is not exact."""
     return [
         {"$match": query},
         {"$group": {"_id": {"job": "$job_id", "number": IS_NUMBER}, **SUM}},
@@ -426,18 +426,18 @@ def by_job(query: Document) -> list[Document]:
 
 
 def exact_sum(group: Mapping[str, Any]) -> int | None:
-    """The server's sum of a group, where it is exact and leaves no row out; else None."""
+    """Return the server's sum of a group, where it is exact and leaves no row out; else None."""
     is_exact = isinstance(group["sum"], int) and group["_id"].get("number", True)
     return int(group["sum"]) if is_exact else None
 
 
 def is_date(value: object) -> bool:
-    """Whether a stored value is a BSON date, also one of a year that Python has not."""
+    """Return whether a stored value is a BSON date, also one of a year that Python has not."""
     return isinstance(value, datetime | DatetimeMS)
 
 
 def key(value: object) -> tuple[str, Any]:
-    """What tells two stored ids apart, their types included; 42 and 42.0 are one to MongoDB."""
+    """Return what tells stored ids apart, types included; 42 and 42.0 are one to MongoDB."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         kind = type(value).__name__
         return kind, value if isinstance(value, str | bytes | ObjectId) else repr(value)

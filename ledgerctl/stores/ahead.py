@@ -9,7 +9,7 @@ U = TypeVar("U")
 
 
 def ahead(make: Callable[[T], U], pieces: Iterable[T]) -> Iterator[U]:
-    """What `make` makes of the pieces, in their order, each by a thread of its own.
+    """Yield what `make` makes of the pieces, in their order, each by a thread of its own.
 
     While it makes one, the next piece is asked for, and the last result is used. Never more than
     two are held. What making one raises is raised where it would have come.

@@ -14,9 +14,9 @@ from ledgerctl.stores.mongo import Mongo, is_duplicate
 
 
 class Archive:
-    """The dead letters that operations were about to take: one document a letter.
+    """Keep the dead letters that operations were about to take, one document each.
 
-    It alone cannot say what was taken: that stands on the operation's notes in Redis.
+    What was taken is said by the operation's notes in Redis alone.
     """
 
     def __init__(self, mongo: Mongo) -> None:
@@ -40,14 +40,14 @@ class Archive:
                     raise
 
     def of_operation(self, operation_id: str) -> Iterator[Archived]:
-        """What an operation was about to take, by chunk and then in the operation's order."""
+        """Yield what an operation was about to take, by chunk and then in the operation's order."""
         bounds = {"$gte": f"{operation_id}:", "$lt": f"{operation_id};"}
         with self._mongo.reading("read the archive"):
             for document in self._documents.find({"_id": bounds}).sort("_id", 1):
                 yield to_archived(document)
 
     def about(self, text: str) -> Iterator[Archived]:
-        """The letters of a job or of a digest, the newest first."""
+        """Yield the letters of a job or of a digest, the newest first."""
         query = {"$or": [{"job_id": text}, {"digest": text}]}
         with self._mongo.reading("look into the archive"):
             for document in self._documents.find(query).sort([("at", -1), ("_id", 1)]):
@@ -74,7 +74,7 @@ class Archive:
 
 
 def to_document(operation_id: str, chunk: int, pick: Pick, at: datetime) -> Document:
-    """The document of one letter; its `_id` sorts by operation, chunk and order."""
+    """Return the document of one letter; its `_id` sorts by operation, chunk and order."""
     letter = pick.letter
     return {
         "_id": f"{operation_id}:{chunk:06d}:{pick.order:08d}",
@@ -91,7 +91,7 @@ def to_document(operation_id: str, chunk: int, pick: Pick, at: datetime) -> Docu
 
 
 def to_archived(document: Document) -> Archived:
-    """One archived letter as our record."""
+    """Read one archived letter."""
     written = document.get("written_sha256")
     return Archived(
         operation_id=document["operation_id"],

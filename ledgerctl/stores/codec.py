@@ -82,12 +82,12 @@ def from_json(text: str) -> list[Any]:
 
 
 def optional_id(value: object) -> Id | None:
-    """The id, or None where it is absent or null."""
+    """Return the id, or None where it is absent or null."""
     return None if value is None else to_id(value)
 
 
 def from_id(identity: Id) -> Any:
-    """The value to store or look up for this id."""
+    """Return the value to store or look up for this id."""
     match identity.kind:
         case IdKind.OBJECT_ID:
             return ObjectId(identity.text)
@@ -103,12 +103,12 @@ def from_id(identity: Id) -> Any:
 
 
 def may_print_otherwise(text: str) -> bool:
-    """Whether the job that this text names may print its id in another way: hex in capitals, -0."""
+    """Return whether this id may be printed in another way: hex in capitals, -0, a UUID."""
     return (len(text) in {24, 36} and text != text.lower()) or text == "-0"
 
 
 def candidates(text: str) -> list[Any]:
-    """Every value under which a document can hold the id that was given as this text."""
+    """Return every value under which a document can hold the id given as this text."""
     found: list[Any] = [text]
     try:
         if len(text) == 24:  # noqa: PLR2004  # an ObjectId in hex
@@ -123,17 +123,17 @@ def candidates(text: str) -> list[Any]:
 
 
 def to_amount(value: object) -> Amount:
-    """The exact whole number that a stored value holds, or why it holds none."""
+    """Return the exact whole number that a stored value holds, or why it holds none."""
     return exact_amount(value.to_decimal() if isinstance(value, Decimal128) else value)
 
 
 def to_time(value: object) -> datetime | None:
-    """The time that a BSON date holds; None for anything else, and for years Python has not."""
+    """Read a BSON date; None for anything else, and for years that Python has not."""
     return value if isinstance(value, datetime) else None
 
 
 def to_text(value: object) -> str | None:
-    """A text field as it stands; None where it is absent or null."""
+    """Read a text field; None where it is absent or null."""
     if value is None or isinstance(value, str):
         return value
     return str(value)
@@ -145,7 +145,7 @@ def to_type(value: object) -> KindOfRow:
 
 
 def to_flag(document: dict[str, Any], name: str) -> Flag:
-    """A flag of a job document: absent and null count as false, any other non-boolean is bad."""
+    """Read a flag of a job document: absent and null are false, any other non-boolean is bad."""
     value = document.get(name)
     if value is None or value is False:
         return Flag.CLEAR
@@ -153,7 +153,7 @@ def to_flag(document: dict[str, Any], name: str) -> Flag:
 
 
 def to_job(document: dict[str, Any]) -> Job:
-    """A job document as our record."""
+    """Read a job document."""
     refunded, reclaimed = (to_flag(document, name) for name in ("is_refunded", "is_reclaimed"))
     return Job(
         id=to_id(document["_id"]),
@@ -173,7 +173,7 @@ def to_job(document: dict[str, Any]) -> Job:
 
 
 def to_row(document: dict[str, Any]) -> Row:
-    """A ledger document as our record."""
+    """Read a ledger document."""
     return Row(
         id=to_id(document["_id"]),
         job=optional_id(document.get("job_id")),
@@ -194,7 +194,7 @@ def rows_in_order(documents: Iterable[dict[str, Any]]) -> list[Row]:
 
 
 def to_entry(document: dict[str, Any]) -> Entry:
-    """What a replay needs of a ledger document; a million of them pass through here."""
+    """Read what a replay needs of a ledger document; a million of them pass through here."""
     identity, job, amount = document["_id"], document.get("job_id"), document.get("amount")
     moment, row_type = document.get("created_at"), document.get("type")
     return Entry(
@@ -208,7 +208,7 @@ def to_entry(document: dict[str, Any]) -> Entry:
 
 
 def to_ledger_row(document: dict[str, Any], account: str | None) -> LedgerRow:
-    """What an export needs of a ledger document; a million of them pass through here."""
+    """Read what an export needs of a ledger document; a million of them pass through here."""
     entry = to_entry(document)
     owner = document.get("account_id")
     if owner is not None:
@@ -227,7 +227,7 @@ def to_ledger_row(document: dict[str, Any], account: str | None) -> LedgerRow:
 
 
 def recorded_at(document: dict[str, Any]) -> datetime | None:
-    """When a row was written: recorded_at, else its ObjectId's time, else created_at."""
+    """Return when a row was written: recorded_at, else its ObjectId's time, else created_at."""
     written = to_time(document.get("recorded_at"))
     if written is not None:
         return written
@@ -238,7 +238,7 @@ def recorded_at(document: dict[str, Any]) -> datetime | None:
 
 
 def from_row(row: NewRow) -> dict[str, Any]:
-    """The document of a row to append."""
+    """Return the document of a row to append."""
     document: dict[str, Any] = {
         "_id": row.id,
         "account_id": from_id(row.account),
@@ -256,14 +256,14 @@ def from_row(row: NewRow) -> dict[str, Any]:
 
 
 def to_number(amount: int) -> Int64 | Decimal128:
-    """The stored form of a whole number: int64, or a Decimal128 beyond it; exact either way."""
+    """Return the stored form of a whole number, exact: int64, or a Decimal128 beyond it."""
     if fits_int64(amount):
         return Int64(amount)
     return Decimal128(Decimal(amount))
 
 
 def to_plain(value: object) -> Any:
-    """A stored value as JSON holds it: whole numbers exact, ids and times as text."""
+    """Return a stored value as JSON holds it: whole numbers exact, ids and times as text."""
     if isinstance(value, dict):
         return {str(key): to_plain(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -279,7 +279,7 @@ def to_plain(value: object) -> Any:
 
 
 def to_shown(value: object) -> Any:
-    """A stored value as reports show it: plain types, times as times, never a float."""
+    """Return a stored value as reports show it: plain types, times as times, never a float."""
     if isinstance(value, dict):
         return {str(key): to_shown(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -299,7 +299,7 @@ def to_shown(value: object) -> Any:
 
 
 def measuring(fields: Sequence[str]) -> list[Document]:
-    """The pipeline that counts documents, and those in which each field holds something."""
+    """Return the pipeline that counts documents, and those in which each field holds something."""
     counted: Document = {
         f"f{at}": {"$sum": {"$cond": [is_filled(name), 1, 0]}} for at, name in enumerate(fields)
     }
@@ -307,19 +307,19 @@ def measuring(fields: Sequence[str]) -> list[Document]:
 
 
 def is_filled(name: str) -> Document:
-    """Whether a field is there and neither null nor the empty text."""
+    """Return whether a field is there and neither null nor the empty text."""
     return {"$not": [{"$in": [{"$ifNull": [f"${name}", ""]}, [""]]}]}
 
 
 def measure(found: Iterable[Document], fields: Sequence[str]) -> tuple[int, dict[str, int]]:
-    """The counts of `measuring`; an empty collection has none."""
+    """Return the counts of `measuring`; an empty collection has none."""
     counts = next(iter(found), None) or {}
     filled = {name: int(counts.get(f"f{at}", 0)) for at, name in enumerate(fields)}
     return int(counts.get("rows", 0)), filled
 
 
 def without_collisions(projection: Mapping[str, int]) -> dict[str, int]:
-    """A projection without the parts of fields that it names whole, which MongoDB refuses."""
+    """Return a projection without parts of fields named whole, which MongoDB refuses."""
     return {
         name: keep
         for name, keep in projection.items()

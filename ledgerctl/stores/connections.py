@@ -51,7 +51,7 @@ STORES: dict[str, tuple[tuple[str, str], tuple[str, ...]]] = {
 
 
 class Stores:
-    """Every store of one run, each opened at its first use.
+    """Open each store of one run at its first use.
 
     This is also the way in for a library user: `with Stores(load(environment=os.environ)) as …`.
     """
@@ -107,7 +107,7 @@ class Stores:
 
     @property
     def changes(self) -> int:
-        """How many confirmed writes of this run have changed anything that counts."""
+        """Return how many confirmed writes of this run have changed anything that counts."""
         documents = self.mongo.changes.count if "mongo" in self.__dict__ else 0
         return documents + (self.queues.changes if "queues" in self.__dict__ else 0)
 

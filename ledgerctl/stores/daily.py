@@ -34,12 +34,12 @@ LARGEST = Decimal128("1E+27")  # 10^7 rows of it still add up within 34 digits
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How the rows of a day are to be grouped.
+    """Describe how the rows of a day are to be grouped.
 
     `odd`: some amounts are no int or long. `by_text`: some account or job ids need their text, or
     their job, to be told apart; slower, spills to disk, any number of jobs. `jobs`: count them,
-    for which the rows themselves must be read and not only an index. `uuids`: some account ids are
-    UUIDs, which no server before 8.0 can spell.
+    for which the rows themselves must be read. `uuids`: some account ids are UUIDs, which no server
+    before 8.0 can spell.
     """
 
     odd: bool = False
@@ -50,7 +50,7 @@ class Grouping:
 
 
 def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
-    """The filter of the rows that count on a day, whatever their amount."""
+    """Return the filter of the rows that count on a day, whatever their amount."""
     query: Document = {
         "created_at": {"$gte": span.start, "$lt": span.end},
         "type": {"$in": COUNTED},
@@ -63,7 +63,7 @@ def rows_of(span: DaySpan, accounts: Sequence[str] | None = None) -> Document:
 def figures(
     span: DaySpan, shape: Grouping, ledger: str, jobs: str, accounts: Sequence[str] | None = None
 ) -> list[Document]:
-    """The stages that leave one document an account: `_id` (`account_text`), `account`, sums, counts.
+    """Return the stages that leave one document an account: ids, sums and counts.
 
     `account` is the id in its stored type; `ledger` and `jobs` name the collections.
     """
@@ -88,7 +88,7 @@ def figures(
 def figures_by_text(
     span: DaySpan, shape: Grouping, ledger: str, jobs: str, accounts: Sequence[str] | None
 ) -> list[Document]:
-    """The same where ids of several types meet, or rows name no account but a job that has one."""
+    """Return the same stages for ids of several types, or rows that only a job gives an account."""
     job = {"$ifNull": ["$job_id", None]}
     named = rows_of(span, accounts)
     if shape.transaction and accounts is not None:
@@ -125,7 +125,7 @@ def figures_by_text(
 
 
 def by_job(span: DaySpan, shape: Grouping, jobs: str) -> list[Document]:
-    """The sums of the rows that name no account, a job each, with the account of that job."""
+    """Return the stages that sum rows without account by job, with the account of that job."""
     unnamed = rows_of(span) | {"account_id": None}
     return [
         *usable_rows(unnamed, shape),
@@ -136,7 +136,7 @@ def by_job(span: DaySpan, shape: Grouping, jobs: str) -> list[Document]:
 
 
 def owners_in_place(jobs: str) -> list[Document]:
-    """What stands in for `by_job` inside a transaction, where $unionWith is refused.
+    """Return what stands in for `by_job` inside a transaction, where $unionWith is refused.
 
     Looks up a job for every group, so it is for a few accounts only.
     """
@@ -149,7 +149,7 @@ def owners_in_place(jobs: str) -> list[Document]:
 
 
 def account_of_job(job_id: str, jobs: str) -> list[Document]:
-    """The stages that add `account`, the account of a row's job; null where no job is known.
+    """Return the stages that add `account`, the account of a row's job; null where no job is known.
 
     The job of the very same id and type comes first, then one whose id spells the same text.
     """
@@ -177,7 +177,7 @@ def account_of_job(job_id: str, jobs: str) -> list[Document]:
 
 
 def spellings_of(field: str) -> Document:
-    """Every value under which another document can hold this id.
+    """Return every value under which another document can hold this id.
 
     Null is taken out: it would match every document that names no id.
     """
@@ -186,21 +186,21 @@ def spellings_of(field: str) -> Document:
 
 
 def spelling(field: str, kind: str) -> Document:
-    """An id in another type, where that spells the same text; null elsewhere."""
+    """Return an id in another type, where that spells the same text; null elsewhere."""
     other = {"$convert": {"input": field, "to": kind, "onError": None, "onNull": None}}
     own = {"$convert": {"input": field, "to": "string", "onError": None, "onNull": None}}
     return {"$cond": [{"$eq": [{"$toString": other}, own]}, other, None]}
 
 
 def usable_rows(query: Document, shape: Grouping) -> list[Document]:
-    """The rows whose amount can be summed."""
+    """Return the rows whose amount can be summed."""
     if not shape.odd:
         return [{"$match": query | {"amount": INTEGERS}}]
     return [{"$match": query | {"amount": NUMBERS}}, {"$match": {"$expr": WHOLE}}]
 
 
 def sums(shape: Grouping) -> Document:
-    """The exact sum of each row type."""
+    """Return the exact sum of each row type."""
     amount = EXACT if shape.odd else EXACT_INTEGER
     return {kind: {"$sum": {"$cond": [{"$eq": ["$type", kind]}, amount, 0]}} for kind in COUNTED}
 
@@ -221,7 +221,7 @@ WHOLE: Document = {
 
 
 def text(field: str) -> Document:
-    """An id as text, a binary one as it is; null for the types that have none (documents, lists)."""
+    """Return an id as text, a binary one as it is; null for documents, lists and the like."""
     binary = {"$cond": [{"$eq": [{"$type": field}, "binData"]}, field, None]}
     return {
         "$convert": {
@@ -234,7 +234,7 @@ def text(field: str) -> Document:
 
 
 def account_text(field: str) -> Document:
-    """An account's id as text, a UUID as it is; null for what is no id and gets no summary."""
+    """Return an account's id as text, a UUID as it is; null for what gets no summary."""
     kind = {"$type": same_number_type(field)}
     uuid = {"$and": [{"$gte": [field, UUIDS["$gte"]]}, {"$lte": [field, UUIDS["$lte"]]}]}
     return {
@@ -243,7 +243,7 @@ def account_text(field: str) -> Document:
 
 
 def same_number_type(field: str) -> Document:
-    """An id with every whole number as a long, so that 42 and 42.0 are stored alike."""
+    """Return an id with every whole number as a long, so that 42 and 42.0 are stored alike."""
     whole = {"$convert": {"input": field, "to": "long", "onError": field}}
     return {
         "$cond": [{"$isNumber": field}, {"$cond": [{"$eq": [whole, field]}, whole, field]}, field]
@@ -251,7 +251,7 @@ def same_number_type(field: str) -> Document:
 
 
 def count_of_set(field: str) -> Document:
-    """How many ids a set holds, by their text; null is no id."""
+    """Return how many ids a set holds, by their text; null is no id."""
     texts = {"$map": {"input": field, "in": text("$$this")}}
     all_text = {
         "$and": [
@@ -270,7 +270,7 @@ def count_of_set(field: str) -> Document:
 
 
 def number(value: Any) -> Document:
-    """A decimal as it is stored: int64, or a Decimal128 beyond; exact either way."""
+    """Return a decimal as it is stored: int64, or a Decimal128 beyond; exact either way."""
     fits = {
         "$and": [{"$gte": ["$$exact", Int64(INT64_MIN)]}, {"$lte": ["$$exact", Int64(INT64_MAX)]}]
     }
@@ -283,7 +283,7 @@ def number(value: Any) -> Document:
 
 
 def as_summary(day: str, timezone: str, as_of: datetime | None = None) -> Document:
-    """The stage that makes a summary's document of an account's figures; a UUID stays its `_id`.
+    """Return the stage that makes an account's figures a summary; a UUID stays its `_id`.
 
     Besides `as_of` nothing in it depends on when or by whom it is written. Source: contract,
     section 2, usage_daily.
@@ -313,7 +313,7 @@ def as_summary(day: str, timezone: str, as_of: datetime | None = None) -> Docume
 
 
 def merge_into(collection: str) -> Document:
-    """The stage that overwrites the summary's own fields where its `as_of` is absent or earlier."""
+    """Return the stage that overwrites our own fields where the stored `as_of` is earlier."""
     return {
         "$merge": {
             "into": collection,
@@ -325,12 +325,12 @@ def merge_into(collection: str) -> Document:
 
 
 def overwrite_when(condition: Document, fields: Any) -> Document:
-    """The update that lays `fields` over a document, foreign fields kept, or leaves it as it is."""
+    """Return the update that lays `fields` over a document, others kept, or changes nothing."""
     return {"$replaceWith": {"$cond": [condition, {"$mergeObjects": ["$$ROOT", fields]}, "$$ROOT"]}}
 
 
 def is_earlier(as_of: Any) -> Document:
-    """Whether the stored `as_of` is absent, no date, or earlier than this one."""
+    """Return whether the stored `as_of` is absent, no date, or earlier than this one."""
     return {
         "$or": [{"$ne": [{"$type": "$as_of"}, "date"]}, {"$lt": ["$as_of", as_of]}],
     }
@@ -343,7 +343,7 @@ def compared(
     accounts: Sequence[str] | None,
     names: Sequence[str],
 ) -> list[Document]:
-    """The stages after `as_summary` that leave one document a pair that differs.
+    """Return the stages after `as_summary` that leave one document a pair that differs.
 
     `_id` null counts the pairs that agree: a day without rows agrees with zeros.
     """
@@ -368,15 +368,15 @@ def compared(
 
 
 def values_of(accounts: Sequence[str]) -> list[Any]:
-    """Every value under which documents can hold these accounts."""
+    """Return every value under which documents can hold these accounts."""
     return [one for account in accounts for one in candidates(account)]
 
 
 def in_transaction(session: ClientSession | None) -> bool:
-    """Whether this session has a transaction open."""
+    """Return whether this session has a transaction open."""
     return session is not None and session.in_transaction
 
 
 def outer(session: ClientSession | None) -> ClientSession | None:
-    """The session whose transaction must see the driver's own error; None outside of one."""
+    """Return the session whose transaction must see the driver's own error; None outside of one."""
     return session if in_transaction(session) else None

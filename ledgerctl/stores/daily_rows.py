@@ -43,7 +43,7 @@ NO_DATES: list[Document] = [
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The instants between which a row counts as recorded in a window; the end is excluded."""
+    """Hold the instants between which a row counts as recorded in a window; the end is excluded."""
 
     start: datetime
     end: datetime
@@ -51,7 +51,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OddRows:
-    """What a day's, or the undated, rows hold that cannot simply be summed."""
+    """Describe what a day's, or the undated, rows hold that cannot simply be summed."""
 
     usable: int = 0  # whole, but no int or long
     recent: tuple[RefusedRow, ...] = ()  # recorded inside the window: one a refused account
@@ -60,7 +60,7 @@ class OddRows:
 
 
 class DailyRows:
-    """The questions to the ledger; each is answered from an index wherever one can."""
+    """Hold the questions to the ledger; each is answered from an index wherever one can."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -68,7 +68,7 @@ class DailyRows:
         self._jobs = mongo.collection("jobs")
 
     def first_and_last(self, session: ClientSession) -> tuple[datetime, datetime] | None:
-        """The times of the ledger's first and last dated row; None when there is none."""
+        """Return the times of the ledger's first and last dated row; None when there is none."""
         with self._mongo.reading("read the ledger's ends"):
             ends = [
                 self._ledger.find_one(
@@ -86,7 +86,7 @@ class DailyRows:
     def next_row_at(
         self, start: datetime, end: datetime, session: ClientSession | None
     ) -> datetime | None:
-        """The time of the first row that counts from `start` on and before `end`."""
+        """Return the time of the first row that counts from `start` on and before `end`."""
         with self._mongo.reading("read the ledger"):
             found = self._ledger.find_one(
                 {"created_at": {"$gte": start, "$lt": end}, "type": {"$in": COUNTED}},
@@ -115,7 +115,7 @@ class DailyRows:
     def undated_rows(
         self, window: Recorded, accounts: Sequence[str] | None, session: ClientSession
     ) -> OddRows:
-        """The rows that would count, had they a date."""
+        """Return the rows that would count, had they a date."""
         query: Document = {"$or": NO_DATES, "type": {"$in": COUNTED}}
         return self._odd(query, window, accounts, session, usable=False)
 
@@ -126,7 +126,7 @@ class DailyRows:
         accounts: Sequence[str] | None,
         session: ClientSession,
     ) -> OddRows:
-        """The rows of a day whose amount is no int or long, or whose account is no id.
+        """Return the rows of a day whose amount is no int or long, or whose account is no id.
 
         An index alone answers where there are none.
         """
@@ -161,7 +161,7 @@ class DailyRows:
     def strayed_rows(
         self, window: Recorded, accounts: Sequence[str] | None, session: ClientSession
     ) -> OddRows:
-        """The rows recorded in the window that cannot be summed and are dated outside of it.
+        """Return the rows recorded in the window that cannot be summed and are dated outside of it.
 
         Looks at what was recorded in the window and nothing else, however long the ledger is.
         """
@@ -194,7 +194,7 @@ class DailyRows:
     def shape(
         self, span: DaySpan, *, odd: bool, session: ClientSession | None, jobs: bool = True
     ) -> Grouping:
-        """How a day is to be grouped: by text as soon as its account ids are of several kinds."""
+        """Return how to group a day: by text as soon as its account ids are of several kinds."""
         found = []
         with self._mongo.reading("read the ledger's accounts", outer(session)):
             for kind in KINDS_OF_ID:
@@ -231,7 +231,7 @@ BY_HOUR: Document = {
 
 
 def late_queries(since: datetime, before: datetime, account: str | None) -> list[Document]:
-    """The ways in which a row dated before can have been recorded since then.
+    """Return the ways in which a row dated before can have been recorded since then.
 
     By recorded_at, else by the time of an ObjectId `_id`, else by created_at.
     """
@@ -251,10 +251,10 @@ def late_queries(since: datetime, before: datetime, account: str | None) -> list
 
 
 def recorded_queries(window: Recorded) -> list[Document]:
-    """The ways in which a row that is no int or long can have been recorded inside the window.
+    """Return the ways in which an odd row can have been recorded inside the window.
 
-    By recorded_at, else by the time of an ObjectId `_id`. One that only created_at stands for is
-    dated where it was recorded.
+    By recorded_at, else by the time of an ObjectId `_id`. A row that has only created_at is dated
+    where it was recorded.
     """
     base: Document = {"type": {"$in": COUNTED}, "amount": {"$not": INTEGERS}}
     queries = [base | {"recorded_at": {"$gte": window.start, "$lt": window.end}}]
@@ -274,7 +274,7 @@ def odd_groups(
     usable: bool,
     strayed: bool = False,
 ) -> list[Document]:
-    """The stages that count odd rows by account: `usable` says whether one may be whole.
+    """Return the stages that count odd rows by account: `usable` says whether one may be whole.
 
     `strayed` leaves only those that are dated outside the window.
     """
@@ -314,7 +314,7 @@ def odd_groups(
 
 
 def recorded_in(window: Recorded) -> Document:
-    """Whether a row was recorded inside the window, by whichever time stands for it."""
+    """Return whether a row was recorded inside the window, by whichever time counts for it."""
     created = {"$cond": [{"$eq": [{"$type": "$created_at"}, "date"]}, "$created_at", None]}
     generated = {"$cond": [{"$eq": [{"$type": "$_id"}, "objectId"]}, {"$toDate": "$_id"}, created]}
     recorded = {"$cond": [{"$eq": [{"$type": "$recorded_at"}, "date"]}, "$recorded_at", generated]}

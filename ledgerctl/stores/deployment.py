@@ -14,14 +14,14 @@ BOOLEAN_OR_ABSENT = ["bool", "missing", "null"]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The users that the connection acts as, and what they may do; no user where none is asked."""
+    """Hold the users that the connection acts as, and their rights; none where none is asked."""
 
     users: tuple[str, ...]
     database: str
     privileges: tuple[Mapping[str, Any], ...]
 
     def allows(self, collection: str, action: str) -> bool:
-        """Whether these users may do `action` on a collection of our database."""
+        """Return whether these users may do `action` on a collection of our database."""
         return any(
             action in privilege["actions"] and self._covers(privilege["resource"], collection)
             for privilege in self.privileges
@@ -38,13 +38,13 @@ class Login:
 
 
 class Deployment:
-    """What the server says of itself. Every call here is one short command that changes nothing."""
+    """Ask the server about itself: each call is one short command that changes nothing."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
     def version(self) -> str:
-        """The server's version."""
+        """Return the server's version."""
         return str(self._command("buildInfo").get("version", "?"))
 
     def login(self) -> Login:
@@ -57,11 +57,11 @@ class Deployment:
         )
 
     def is_writable(self) -> bool:
-        """Whether the server we talk to takes writes: it is no secondary."""
+        """Return whether the server we talk to takes writes: it is no secondary."""
         return bool(self._mongo.hello.get("isWritablePrimary", False))
 
     def clock_offset(self, clock: Callable[[], datetime]) -> timedelta:
-        """The server's time minus ours, as of the middle of asking."""
+        """Return the server's time minus ours, as of the middle of asking."""
         before = clock()
         answer = self._command("hello")
         after = clock()
@@ -70,18 +70,18 @@ class Deployment:
         return heard - (before + (after - before) / 2)
 
     def asked_write_concern(self) -> Document:
-        """What the URI asks of every write; ours ask for majority and journal all the same."""
+        """Return what the URI asks of every write; ours ask for majority and journal."""
         return dict(self._mongo.client.write_concern.document)
 
     def default_write_concern(self) -> Document:
-        """What the deployment gives a writer that asks for nothing.
+        """Return what the deployment gives a writer that asks for nothing.
 
         Where it names none, as beside an arbiter, that is the acknowledgement of one member.
         """
         return dict(self._command("getDefaultRWConcern").get("defaultWriteConcern") or {"w": 1})
 
     def keeps_journal(self) -> bool:
-        """Whether a standalone server was started with its journal, without which ours fail."""
+        """Return whether a standalone server keeps its journal, without which our writes fail."""
         options = self._command("getCmdLineOpts").get("parsed", {})
         journal = options.get("storage", {}).get("journal", {})
         return bool(journal.get("enabled", True))
@@ -92,14 +92,14 @@ class Deployment:
             self._mongo.database.list_collection_names(authorizedCollections=True)
 
     def options_of(self, collection: str) -> Document:
-        """How a collection was made: `capped`, `expireAfterSeconds`; empty when there is none."""
+        """Return how a collection was made (`capped`, `expireAfterSeconds`); empty without one."""
         name = self._mongo.collection(collection).name
         with self._mongo.reading(f"read the options of {name}"):
             found = self._mongo.database.list_collections(filter={"name": name})
             return next((dict(one.get("options", {})) for one in found), {})
 
     def flag_counts(self, *, sample: int | None = None) -> FlagCounts:
-        """How many jobs have which faulty flags; of all jobs, or of `sample` random ones."""
+        """Return how many jobs have which faulty flags; of all jobs, or of `sample` random ones."""
         pipeline: list[Document] = [{"$sample": {"size": sample}}] if sample else []
         with self._mongo.reading("count the jobs' flags"):
             found = self._mongo.collection("jobs").aggregate([*pipeline, COUNT_FLAGS])

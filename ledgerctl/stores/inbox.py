@@ -36,7 +36,7 @@ UNMARKED: Document = {"status": ClaimStatus.SUCCEEDED.value, "completed_at": NOT
 
 
 class Inbox:
-    """The inbox rows; every change of one is fenced by what was read of it.
+    """Change inbox rows, every change fenced by what was read of the row.
 
     All times are the server's own (`$$NOW`), so that no client's clock decides who has a claim.
     """
@@ -238,30 +238,30 @@ class Inbox:
     # reading
 
     def standing(self, group: str, keys: Iterable[Any]) -> list[ClaimRow]:
-        """The rows of these keys in a group, with the server's time of the reading."""
+        """Return the rows of these keys in a group, with the server's time of the reading."""
         return self._standings({GROUP: {"$eq": group}, KEY: {"$in": list(keys)}})
 
     def of_key(self, key: str, group: str | None = None) -> list[ClaimRow]:
-        """The rows of a key given as text, in every group or in one."""
+        """Return the rows of a key given as text, in every group or in one."""
         query: Document = {KEY: {"$in": candidates(key)}}
         if group is not None:
             query[GROUP] = {"$eq": group}
         return self._standings(query)
 
     def documents(self, rows: Sequence[Any]) -> list[Document]:
-        """The whole documents of these rows, by group."""
+        """Return the whole documents of these rows, by group."""
         with self._mongo.reading("read the inbox"):
             return list(self._claims.find({"_id": {"$in": list(rows)}}).sort(GROUP, 1))
 
     def claimed_keys(self, group: str, keys: Iterable[Any]) -> set[Any]:
-        """Which of these keys have a row in the group, whatever it says."""
+        """Return which of these keys have a row in the group, whatever it says."""
         query = {GROUP: {"$eq": group}, KEY: {"$in": list(keys)}}
         with self._mongo.reading("read the inbox"):
             found = self._claims.find(query, {"_id": 0, KEY: 1}, batch_size=ONE_REPLY)
             return {to_id(row[KEY]) for row in found}
 
     def takeable(self, group: str, *, after: Any, limit: int) -> list[ClaimRow]:
-        """The group's failed rows that are due and its lapsed claims, by row id."""
+        """Return the group's failed rows that are due and its lapsed claims, by row id."""
         pipeline: list[Document] = [
             {"$match": {GROUP: {"$eq": group}, "status": UNFINISHED}},
             {"$match": {"$expr": {"$lte": [WAITS_UNTIL, "$$NOW"]}}},
@@ -272,14 +272,14 @@ class Inbox:
         return self._standings_by(pipeline)
 
     def count_unmarked(self, group: str) -> int:
-        """How many rows of a group are marked succeeded and lack the time of it."""
+        """Return how many rows of a group are marked succeeded and lack the time of it."""
         with self._mongo.reading("count the inbox"):
             # Null alone: an index serves it, and no writer puts anything but a date or null there.
             unmarked = {**UNMARKED, "completed_at": None}
             return self._claims.count_documents({GROUP: {"$eq": group}, **unmarked})
 
     def suspects(self, max_attempts: int) -> Iterator[tuple[ClaimRow, Document]]:
-        """Every row that may be stuck, streamed; the domain judges each."""
+        """Yield every row that may be stuck, streamed; the domain judges each."""
         query: Document = {
             "$or": [
                 {"status": {"$ne": ClaimStatus.SUCCEEDED.value}},
@@ -296,7 +296,7 @@ class Inbox:
     def newest(
         self, *, status: str | None, group: str | None, limit: int
     ) -> tuple[list[Document], int]:
-        """The rows first seen last, and how many there are; `limit` 0 gives all."""
+        """Return the rows first seen last, and how many there are; `limit` 0 gives all."""
         query: Document = {}
         if status is not None:
             query["status"] = status
@@ -308,7 +308,7 @@ class Inbox:
             return found, self._claims.count_documents(query)
 
     def unmarked(self, group: str | None) -> list[Any]:
-        """The rows marked succeeded that lack the time of it."""
+        """Return the rows marked succeeded that lack the time of it."""
         query = UNMARKED if group is None else {GROUP: {"$eq": group}, **UNMARKED}
         with self._mongo.reading("read the inbox"):
             return [row["_id"] for row in self._claims.find(query, {"_id": 1}).sort("_id", 1)]
@@ -324,7 +324,7 @@ class Inbox:
     # how far a group has read
 
     def mark(self, group: str, topic: str | None) -> datetime | None:
-        """Up to when every message of this topic has had a row of the group; None: never read."""
+        """Return up to when every message of this topic has had a row; None when never read."""
         with self._mongo.reading("read the consumer's mark"):
             found = self._marks.find_one({"_id": mark_id(group)})
         if found is None or found.get("topic") != topic:
@@ -353,17 +353,17 @@ class Inbox:
     # the audit
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Count rows."""
         with self._mongo.reading("count the inbox"):
             return self._claims.count_documents({})
 
     def filled(self, fields: Sequence[str]) -> tuple[int, dict[str, int]]:
-        """How many rows there are, and in how many each field holds something."""
+        """Count rows, and in how many each field holds something."""
         with self._mongo.reading("measure the inbox"):
             return measure(self._claims.aggregate(measuring(fields), allowDiskUse=True), fields)
 
     def by_group_and_key(self, fields: Sequence[str]) -> Iterator[Document]:
-        """Every row, by group and key, with only these fields; streamed."""
+        """Yield every row, by group and key, with only these fields; streamed."""
         projection = dict.fromkeys([GROUP, KEY, *fields], 1) | {"_id": 0}
         with self._mongo.reading("read the inbox"):
             cursor = self._claims.find({}, without_collisions(projection), batch_size=5_000)
@@ -381,12 +381,12 @@ class Inbox:
 
 
 def last_claimed(claims: Sequence[Claim]) -> datetime:
-    """When the last of these claims was made."""
+    """Return when the last of these claims was made."""
     return max(claim.claimed_at for claim in claims)
 
 
 def mark_id(group: str) -> str:
-    """The `_id` of a group's mark, which stands among the leases."""
+    """Return the `_id` of a group's mark, which is among the leases."""
     return f"consumer:{group}"
 
 
@@ -394,17 +394,17 @@ def mark_id(group: str) -> str:
 
 
 def later(term: timedelta) -> Document:
-    """The server's now plus a duration."""
+    """Return the server's now plus a duration."""
     return {"$add": ["$$NOW", int(min(term, DELAY_MAX).total_seconds() * 1000)]}
 
 
 def one_more(field: str) -> Document:
-    """A count plus one; what is no number counts as nothing."""
+    """Return a count plus one; what is no number counts as nothing."""
     return {"$add": [{"$cond": [{"$isNumber": f"${field}"}, f"${field}", 0]}, 1]}
 
 
 def date_or(field: str, other: Any) -> Document:
-    """A field that is a date, or something else."""
+    """Return a field that is a date, or something else."""
     return {"$cond": [{"$eq": [{"$type": f"${field}"}, "date"]}, f"${field}", other]}
 
 
@@ -423,7 +423,7 @@ WAITS_UNTIL: Document = {
 
 
 def to_standing(document: Document, now: datetime) -> ClaimRow:
-    """An inbox document as our record."""
+    """Return an inbox document as our record."""
     return ClaimRow(
         row=document["_id"],
         group=to_text(document.get(GROUP)) or "",
@@ -444,6 +444,6 @@ def to_standing(document: Document, now: datetime) -> ClaimRow:
 
 
 def to_count(value: object) -> int:
-    """A count as it stands; 0 where it is no whole number from 0 on."""
+    """Return a count as it is stored; 0 where it is no whole number from 0 on."""
     amount = to_amount(value)
     return amount if isinstance(amount, int) and amount >= 0 else 0

@@ -26,7 +26,7 @@ SIMPLE: Document = {"locale": "simple"}  # the collection's own collation is not
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One index of the contract: collection (its settings name), keys, and what it guards."""
+    """Hold one index of the contract: collection (its settings name), keys, and what it guards."""
 
     collection: str
     keys: tuple[str, ...]
@@ -35,7 +35,7 @@ class Index:
 
     @property
     def name(self) -> str:
-        """The index's name: its collection and its keys."""
+        """Return the index's name: its collection and its keys."""
         kind = "_unique" if self.unique else ""
         return f"{self.collection}_{'_'.join(key.strip('_') for key in self.keys)}{kind}"
 
@@ -57,7 +57,7 @@ INDEXES: tuple[Index, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """What became of one index: `exists`, `created`, `would_create` or `blocked` by rows."""
+    """Report on one index: `exists`, `created`, `would_create` or `blocked` by rows."""
 
     name: str
     status: str
@@ -149,7 +149,7 @@ class Indexes:
         return IndexStatus(name, "created")
 
     def in_the_way(self, index: Index) -> Iterator[Document]:
-        """The documents whose keys stand more than once, of a few keys, key by key."""
+        """Yield the documents whose keys occur more than once, of a few keys, key by key."""
         pipeline: list[Document] = [
             {"$match": index.partial or {}},
             {"$group": {"_id": {key: f"${key}" for key in index.keys}, "number": {"$sum": 1}}},
@@ -168,7 +168,7 @@ class Indexes:
 
 
 def shown_row(document: Document, index: Index) -> Document:
-    """What tells one blocking document from another: its id, its keys, its amount and its date."""
+    """Return what tells blocking documents apart: id, keys, amount and date."""
     row: Document = {"row_id": to_id(document["_id"]).text}
     for key in index.keys:
         row[key] = None if document.get(key) is None else to_id(document[key]).text

@@ -62,20 +62,20 @@ FILTER_OF_FLAG: dict[Flag, Any] = {Flag.SET: True, Flag.CLEAR: CLEAR, Flag.BAD: 
 
 
 class Jobs:
-    """The job documents; foreign writers write these too, so unknown fields are kept."""
+    """Read and guard the job documents; others write these too, so unknown fields are kept."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._jobs = mongo.collection("jobs")
 
     def find(self, text: str) -> list[Job]:
-        """Every job that this text can name: more than one when two types hold it."""
+        """Return every job that this text can name: more than one when two types hold it."""
         with self._mongo.reading("read the job"):
             found = self._jobs.find({"_id": {"$in": candidates(text)}}, FIELDS)
             return [to_job(document) for document in found]
 
     def with_rows(self, texts: Sequence[str]) -> list[JobsOfText]:
-        """For each text every job that it can name, with the ledger rows of that id; in one look."""
+        """Return for each text every job that it can name, with its ledger rows; in one query."""
         if len(texts) > 1 and sum(map(len, texts)) > LENGTH_MAX:
             return [self.with_rows([text])[0] for text in texts]  # a query holds no more
         named = [value for text in texts for value in candidates(text)]
@@ -98,7 +98,7 @@ class Jobs:
         return parted(texts, documents) or [self.with_rows([text])[0] for text in texts]
 
     def get(self, job_id: Id, session: ClientSession | None = None) -> Job | None:
-        """The job of this very id and type."""
+        """Return the job of this very id and type."""
         with self._mongo.reading("read the job", session):
             document = self._jobs.find_one({"_id": from_id(job_id)}, FIELDS, session=session)
         return None if document is None else to_job(document)
@@ -211,7 +211,7 @@ class Jobs:
             return jobs, self._jobs.count_documents(query)
 
     def of_account(self, account: str, *, until: datetime | None = None) -> Iterator[Job]:
-        """The jobs of an account, oldest first; `until` is inclusive."""
+        """Yield the jobs of an account, oldest first; `until` is inclusive."""
         query = self._mongo.of_account("jobs", account)
         if until is not None:
             query["created_at"] = {"$lte": until}
@@ -231,7 +231,7 @@ class Jobs:
                     yield job_id if type(job_id) is str else to_id(job_id).text
 
     def touched_since(self, since: datetime) -> Iterator[Job]:
-        """The jobs that were created, refunded or reclaimed since then."""
+        """Yield the jobs that were created, refunded or reclaimed since then."""
         names = ("created_at", "refunded_at", "reclaimed_at")
         query = {"$or": [{name: {"$gte": since}} for name in names]}
         with self._mongo.reading("read the jobs of late"):
@@ -239,7 +239,7 @@ class Jobs:
                 yield to_job(document)
 
     def count_of_account(self, account: str, *, until: datetime | None = None) -> int:
-        """How many jobs an account has; covered by the index; `until` is inclusive."""
+        """Return how many jobs an account has; covered by the index; `until` is inclusive."""
         query = self._mongo.of_account("jobs", account)
         if until is not None:
             query["created_at"] = {"$lte": until}
@@ -247,22 +247,22 @@ class Jobs:
             return self._jobs.count_documents(query)
 
     def named(self, texts: Sequence[str], session: ClientSession | None = None) -> Iterator[Job]:
-        """The jobs of several id texts, whatever type holds them."""
+        """Yield the jobs of several id texts, whatever type holds them."""
         values = [value for text in texts for value in candidates(text)]
         with self._mongo.reading("read jobs", session):
             for document in self._jobs.find({"_id": {"$in": values}}, FIELDS, session=session):
                 yield to_job(document)
 
     def many(self, ids: Sequence[Any]) -> Iterator[Job]:
-        """The jobs whose stored ids are among these values."""
+        """Yield the jobs whose stored ids are among these values."""
         with self._mongo.reading("read jobs"):
             for document in self._jobs.find({"_id": {"$in": list(ids)}}, FIELDS):
                 yield to_job(document)
 
     def standings(self, texts: Iterable[str]) -> dict[str, "Standing"]:
-        """By text, the flags and status of the job that it names; nothing where two jobs answer.
+        """Return by text the flags and status of the job that it names; none where two jobs answer.
 
-        One query, in which the server puts together the jobs that stand alike; without accounts.
+        One query, in which the server puts together the jobs that are alike; without accounts.
         """
         from ledgerctl.domain.dead import Standing
 
@@ -284,7 +284,7 @@ class Jobs:
         return found
 
     def _alike(self, values: Sequence[Any]) -> list[Document]:
-        """The ids of those of these jobs that exist, by flags and success."""
+        """Return the ids of those of these jobs that exist, by flags and success."""
         if not values:
             return []
         pipeline: list[Document] = [
@@ -304,7 +304,7 @@ class Jobs:
             return list(self._jobs.aggregate(pipeline))
 
     def accounts(self, texts: Iterable[str]) -> dict[str, str]:
-        """The accounts of the jobs that these texts can name, by the jobs' own ids."""
+        """Return the accounts of the jobs that these texts can name, by the jobs' own ids."""
         values = [value for text in texts for value in candidates(text)]
         if not values:
             return {}
@@ -328,7 +328,7 @@ def to_found(documents: Sequence[Document]) -> JobsOfText:
 
 
 def parted(texts: Sequence[str], documents: Sequence[Document]) -> list[JobsOfText]:
-    """What belongs to each text; nothing at all where the printed ids do not tell.
+    """Return what belongs to each text; nothing at all where the printed ids do not tell.
 
     MongoDB holds numbers of different types equal, and one ObjectId is spelled in two ways.
     """
@@ -346,7 +346,7 @@ def parted(texts: Sequence[str], documents: Sequence[Document]) -> list[JobsOfTe
 
 
 def job_query(state: State | None, since: datetime | None, until: datetime | None) -> Document:
-    """The filter of a listing of jobs."""
+    """Return the filter of a listing of jobs."""
     query: Document = {}
     if state is not None:
         query |= FILTER_OF_STATE[state]

@@ -26,7 +26,7 @@ LATE_PAUSE_S = 0.05
 
 @dataclass(slots=True)
 class Lease:
-    """A lease in hand; `lost` is set once another run holds it or renewing has been given up."""
+    """Hold a lease; `lost` is set once another run holds it or renewing has been given up."""
 
     name: str
     owner: str
@@ -46,7 +46,7 @@ class Lease:
 
 
 class Leases:
-    """The lease documents: `_id`, `owner`, `acquired_at`, `expires_at`."""
+    """Hold the lease documents: `_id`, `owner`, `acquired_at`, `expires_at`."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -121,7 +121,7 @@ class Leases:
             self._leases.update_one({"_id": lease.name, "owner": lease.owner}, {"$set": fields})
 
     def holder(self, name: str) -> Document | None:
-        """The lease's document, with `live` by the server's clock; None when nobody ever had it."""
+        """Return the lease's document, `live` by the server's clock; None if it never existed."""
         pipeline: list[dict[str, Any]] = [
             {"$match": {"_id": name}},
             {"$set": {"live": {"$gt": ["$expires_at", "$$NOW"]}, "now": "$$NOW"}},
@@ -135,9 +135,10 @@ class Leases:
             self._leases.delete_one({"_id": lease.name, "owner": lease.owner})
 
     def expiries(self, prefix: str) -> dict[str, timedelta]:
-        """How long ago each lease of that prefix expired, by the server's clock; live: negative.
+        """Return how long ago each lease of that prefix expired; negative while it is live.
 
-        A lease without a date counts as never renewed. Keys are the names after the prefix.
+        By the server's clock; a lease without a date counts as never renewed. Keys are the names after
+        the prefix.
         """
         dated = {"$eq": [{"$type": "$expires_at"}, "date"]}
         age_ms = {"$cond": [dated, {"$subtract": ["$$NOW", "$expires_at"]}, None]}
@@ -171,7 +172,7 @@ class Leases:
 
 
 def taking(owner: str, term: timedelta) -> list[Document]:
-    """The update that takes a lease when it is free, ours or expired, and else changes nothing."""
+    """Return the update that takes a free, own or expired lease, and else changes nothing."""
     free = {
         "$or": [
             {"$eq": ["$owner", owner]},

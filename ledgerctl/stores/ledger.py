@@ -153,19 +153,19 @@ class Ledger:
     # reading the rows of one thing
 
     def among(self, row_ids: Sequence[str]) -> list[Row]:
-        """The rows of these ids, whatever type the ids have."""
+        """Return the rows of these ids, whatever type the ids have."""
         values = [value for row_id in row_ids for value in candidates(row_id)]
         with self._mongo.reading("read ledger rows"):
             return [to_row(one) for one in self._rows.find({"_id": {"$in": values}})]
 
     def of_job(self, job_id: str, session: ClientSession | None = None) -> list[Row]:
-        """The rows of a job, whichever type they hold its id under, in order."""
+        """Return the rows of a job, whichever type they hold its id under, in order."""
         with self._mongo.reading("read the job's rows", session):
             found = self._rows.find({"job_id": {"$in": candidates(job_id)}}, session=session)
             return rows_in_order(found)
 
     def of_jobs(self, texts: Sequence[str], session: ClientSession | None = None) -> list[Row]:
-        """The rows of several jobs, whichever type they hold the ids under, in order."""
+        """Return the rows of several jobs, whichever type they hold the ids under, in order."""
         values = [value for text in texts for value in candidates(text)]
         with self._mongo.reading("read the jobs' rows", session):
             found = self._rows.find({"job_id": {"$in": values}}, session=session)
@@ -174,7 +174,7 @@ class Ledger:
     # reading an account
 
     def account_id(self, account: str) -> Id | None:
-        """The id, in its stored type, of an account that has rows; None when it has none."""
+        """Return the id, in its stored type, of an account that has rows; None when it has none."""
         with self._mongo.reading("read the account's rows"):
             found = self._rows.find_one(
                 self._mongo.of_account("ledger", account), {"account_id": 1, "_id": 0}
@@ -182,7 +182,7 @@ class Ledger:
         return None if found is None else to_id(found["account_id"])
 
     def spelling_of(self, account: str) -> str:
-        """The account as its documents spell it: an ObjectId may have been given in capitals."""
+        """Return the account as its documents spell it: an ObjectId may be given in capitals."""
         spelled = candidates(account)
         if account == account.lower() or len(spelled) == 1:
             return account
@@ -190,7 +190,7 @@ class Ledger:
         return (to_id(spelled[-1]) if found is None else found).text
 
     def by_job(self, *, account: str | None = None, since: datetime | None = None) -> Iterator[Row]:
-        """The rows that name an account, or were dated or written since a time, in order of jobs.
+        """Yield the rows of an account, or dated or written since a time, in order of jobs.
 
         Rows that name no job come first.
         """
@@ -214,7 +214,7 @@ def window_filter(
     at: datetime | None = None,
     known_at: datetime | None = None,
 ) -> Document:
-    """The filter of a time window: `since` and `at` are inclusive, `before` is exclusive.
+    """Return the filter of a time window: `since` and `at` include, `before` excludes.
 
     `known_at` goes by when a row was written: recorded_at, else its ObjectId's time, else
     created_at. Source: contract, section 2, ledger.
@@ -233,7 +233,7 @@ def window_filter(
 
 
 def known_by(moment: datetime) -> list[Document]:
-    """The three ways in which a row can have been known at this moment."""
+    """Return the three ways in which a row can have been known at this moment."""
     undated = {"$not": {"$type": "date"}}
     next_second = ObjectId.from_datetime(moment.replace(microsecond=0) + timedelta(seconds=1))
     return [

@@ -88,7 +88,7 @@ class Changes(CommandListener):
 
 
 def has_changed(name: str, reply: Mapping[str, Any]) -> bool:
-    """What a server's reply says of its write; one that says nothing has changed something."""
+    """Return whether a write changed something; a reply that says nothing means that it did."""
     match name:
         case "update":
             return bool(reply.get("nModified") or reply.get("upserted"))
@@ -127,7 +127,7 @@ CODEC: CodecOptions[Document] = CodecOptions(
 
 
 class Conflicted(Exception):
-    """A transaction that is tried once met somebody else's; nothing of it was written."""
+    """Signal that a transaction that is tried once met another one; it wrote nothing."""
 
 
 class PrimaryWatch(TopologyListener):
@@ -151,7 +151,7 @@ class PrimaryWatch(TopologyListener):
 
 
 class Mongo:
-    """One MongoDB database: majority writes, primary majority reads.
+    """Hold one MongoDB database: majority writes, primary majority reads.
 
     Opening asks the server who it is: `transactions` says whether it has them, and its clock is
     read once, so that `now()` is the server's time, not this machine's. First contact is given up
@@ -196,7 +196,7 @@ class Mongo:
 
     @cached_property
     def hello(self) -> Document:
-        """What the server says of itself; the first word with it."""
+        """Return what the server says of itself, asked at the first contact."""
         with self.reading("connect"):
             before = time.monotonic()
             answer = self.client.admin.command("hello")
@@ -206,18 +206,18 @@ class Mongo:
 
     @property
     def transactions(self) -> bool:
-        """Whether the deployment has transactions: a replica set or a sharded cluster."""
+        """Return whether the deployment has transactions: a replica set or a sharded cluster."""
         return "setName" in self.hello or self.hello.get("msg") == "isdbgrid"
 
     def now(self) -> datetime:
-        """The server's time, aware UTC, milliseconds: its clock when we connected, plus since."""
+        """Return the server's time, aware UTC, milliseconds, from its clock when we connected."""
         heard: datetime = self.hello["localTime"]
         since = timedelta(seconds=time.monotonic() - self._heard_at)
         moment = (heard if heard.tzinfo else heard.replace(tzinfo=UTC)) + since
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
     def collection(self, name: str) -> Collection[Document]:
-        """A collection by the name it has in the settings: `jobs`, `ledger`, …"""
+        """Return a collection by the name it has in the settings: `jobs`, `ledger`, …"""
         if (foreign := self._foreign.get(name)) is None:
             return self.database[getattr(self._settings.collections, name)]
         if name in UNREAD_IS_EMPTY:
@@ -263,7 +263,7 @@ class Mongo:
         return self._lists[collection]
 
     def clean(self, error: BaseException | str) -> str:
-        """A driver's message with every secret taken out, cut to one short line."""
+        """Return a driver's message with every secret taken out, cut to one short line."""
         text = redact(str(error), self._settings.secrets)
         for tail in (", Timeout:", ", full error:", " (configured timeouts:"):
             text = text.split(tail)[0]
@@ -483,7 +483,7 @@ class Mongo:
 
     @contextmanager
     def snapshot(self, action: str) -> Iterator[ClientSession]:
-        """A session whose reads all see one moment of the data; needs `transactions`."""
+        """Return a session whose reads all see one moment of the data; needs `transactions`."""
         with self.reading(action):
             session = self.client.start_session(snapshot=True)
             try:
@@ -525,7 +525,7 @@ READING = {"aggregate", "count", "distinct", "getMore"}  # what the right to fin
 
 
 def missing_right(words: str) -> str:
-    """The server's refusal, short: which right the user lacks on which collection."""
+    """Return the server's refusal, short: which right the user lacks on which collection."""
     found = re.search(r'on (\S+) to execute command \{ (\w+): (?:"([^"]*)")?', words)
     if found is None:
         return words

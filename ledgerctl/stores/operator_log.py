@@ -31,12 +31,12 @@ class OperatorLog:
             )
 
     def get(self, operation_id: str) -> Document | None:
-        """One entry."""
+        """Return one entry."""
         with self._mongo.reading("read the operator log"):
             return self._log.find_one({"_id": operation_id})
 
     def newest(self, limit: int) -> tuple[list[Document], int]:
-        """The newest entries first (`limit` 0: all), and how many there are."""
+        """Return the newest entries first (`limit` 0: all), and how many there are."""
         with self._mongo.reading("read the operator log"):
             found = list(self._log.find().sort("_id", -1).limit(limit))
             return found, self._log.count_documents({})

@@ -11,7 +11,7 @@ Notice = Callable[[str], None]
 
 
 class Outage:
-    """One store, away or not; of several threads the first one says so."""
+    """Hold one store, away or not; of several threads the first one says so."""
 
     def __init__(self, store: str, notice: Notice) -> None:
         self.has_begun = False  # the run is past its first contact with the store

@@ -108,7 +108,7 @@ class Outbox:
     def after(
         self, position: "Position", *, topic: str | None, limit: int
     ) -> list[tuple[Message, "Position"]]:
-        """The next messages by creation time and id, each with its own position."""
+        """Return the next messages by creation time and id, each with its own position."""
         query: Document = {"$or": position.query()}
         if topic is not None:
             query["topic"] = topic
@@ -129,21 +129,21 @@ class Outbox:
             return [(to_message(one), one["_id"]) for one in found]
 
     def of_keys(self, keys: Iterable[Any]) -> list[Message]:
-        """The messages of these keys."""
+        """Return the messages of these keys."""
         return [to_message(one) for one in self.documents(list(keys))]
 
     def documents(self, keys: Sequence[Any], fields: Sequence[str] = ()) -> list[Document]:
-        """The documents of these keys, whole or with only some fields."""
+        """Return the documents of these keys, whole or with only some fields."""
         projection = without_collisions(dict.fromkeys([KEY, *fields], 1)) if fields else None
         with self._mongo.reading("read the outbox"):
             return list(self._messages.find({self._key_field(): {"$in": list(keys)}}, projection))
 
     def of_text(self, key: str) -> list[Document]:
-        """The documents whose key is spelled like this text."""
+        """Return the documents whose key is spelled like this text."""
         return self.documents(candidates(key))
 
     def _key_field(self) -> str:
-        """The field that holds the key: `_id` stands in for it where only that has an index."""
+        """Return the field that holds the key; `_id` where only that has an index."""
         if self._key_name is None:
             indexes = self._messages.index_information().values()
             served = any(index["key"][0][0] == KEY for index in indexes)
@@ -154,17 +154,17 @@ class Outbox:
     # the audit
 
     def count(self, topic: str | None = None) -> int:
-        """How many messages there are."""
+        """Count messages."""
         with self._mongo.reading("count the outbox"):
             return self._messages.count_documents({} if topic is None else {"topic": topic})
 
     def filled(self, fields: Sequence[str]) -> tuple[int, dict[str, int]]:
-        """How many messages there are, and in how many each field holds something."""
+        """Count messages, and in how many each field holds something."""
         with self._mongo.reading("measure the outbox"):
             return measure(self._messages.aggregate(measuring(fields), allowDiskUse=True), fields)
 
     def shared_keys(self) -> Iterator[list[Document]]:
-        """The messages that share a key with another one, key by key."""
+        """Yield the messages that share a key with another one, key by key."""
         pipeline: list[Document] = [
             {"$match": {KEY: {"$ne": None}}},
             {"$group": {"_id": f"${KEY}", "messages": {"$sum": 1}}},
@@ -175,10 +175,9 @@ class Outbox:
                 yield list(self._messages.find({KEY: {"$eq": one["_id"]}}))
 
     def standing_near(self, row_ids: Sequence[str]) -> set[str]:
-        """As `standing`, quicker for ids that lie close together, as those of a sweep do.
+        """Do as `standing`, quicker for ids that lie close together, as those of a sweep.
 
-        One walk over the index from the first to the last; where too much lies between, each id
-        is looked up by itself.
+        Walks the index once from the first to the last; looks up each id where too much lies between.
         """
         if not row_ids:
             return set()
@@ -193,13 +192,13 @@ class Outbox:
         return seen | (self.standing(missing) if missing else set())
 
     def has(self, row_id: str) -> bool:
-        """Whether the message of this row stands there."""
+        """Return whether the message of this row stands there."""
         with self._mongo.reading("read the outbox"):
             return self._messages.find_one({"_id": row_id}, {"_id": 1}) is not None
 
 
 def message_of(row: NewRow | Row) -> Document:
-    """The message of a row. Source: contract, section 2, outbox."""
+    """Return the message of a row. Source: contract, section 2, outbox."""
     row_id = row.id if isinstance(row.id, str) else row.id.text
     account: Any = None if row.account is None else from_id(row.account)
     return {
@@ -221,25 +220,25 @@ def message_of(row: NewRow | Row) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the outbox's order, by created_at and then `_id`; the next one lies behind it."""
+    """Hold a place in the outbox's order, by created_at and then `_id`."""
 
     at: Any  # a date; one beyond Python's years stays as the driver gave it
     id: Any = None  # None: before every message of that instant
 
     def query(self) -> list[Document]:
-        """The alternatives that together match everything behind this place."""
+        """Return the alternatives that together match everything behind this place."""
         if self.id is None:
             return [{"created_at": {"$gte": self.at}}]
         behind = {"$expr": {"$gt": ["$_id", {"$literal": self.id}]}}  # across types, as sorting is
         return [{"created_at": {"$gt": self.at}}, {"created_at": self.at, **behind}]
 
     def of(self, document: Document) -> "Position":
-        """The place of a document that was found behind this one."""
+        """Return the place of a document that was found behind this one."""
         return Position(document.get("created_at", self.at), document["_id"])
 
 
 def to_message(document: Document) -> Message:
-    """A message as our record; one without a key is known by its `_id`."""
+    """Return a message as our record; one without a key is known by its `_id`."""
     key = document.get(KEY)
     key = document["_id"] if key is None else key
     return Message(

@@ -14,7 +14,7 @@ KEYS_MAX = 1_000  # lists of our own that are looked at one by one
 
 
 class QueueServer:
-    """What the server says of itself. Nothing here changes anything."""
+    """Ask the Redis server about itself; nothing here changes anything."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
@@ -30,7 +30,7 @@ class QueueServer:
             self._client.ping()
 
     def facts(self) -> Mapping[str, Any]:
-        """The server's INFO, asked once. Raises NotPermitted where we may not."""
+        """Return the server's INFO, asked once. Raises NotPermitted where we may not."""
         if self._facts is None:
             with self._queues.reading("ask for INFO"):
                 self._facts = cast(Mapping[str, Any], self._client.info())
@@ -46,14 +46,14 @@ class QueueServer:
             return text(answer[0])
 
     def setting(self, name: str) -> str | None:
-        """One of the server's settings by CONFIG GET; None where we may not ask."""
+        """Return one of the server's settings by CONFIG GET; None where we may not ask."""
         with suppress(NotPermitted), self._queues.reading(f"ask for {name}"):
             found = cast(Mapping[Any, Any], self._client.config_get(name))
             return next((text(value) for value in found.values()), None)
         return None
 
     def clock_offset(self, clock: Callable[[], datetime]) -> timedelta | None:
-        """The server's time minus ours; None where we may not ask."""
+        """Return the server's time minus ours; None where we may not ask."""
         with suppress(NotPermitted):
             before = clock()
             heard = self._queues.server_time()
@@ -61,7 +61,7 @@ class QueueServer:
         return None
 
     def own_keys(self, *, within: Callable[[], bool]) -> tuple[list[str], bool]:
-        """The configured lists and those under their names; False when `within` ended the look."""
+        """Return the configured lists and those under their names; False when `within` ended it."""
         keys = self._queues.keys
         found = {keys.retry, keys.dead_letter}
         for stem in (keys.processing, keys.dead_letter):
@@ -82,7 +82,7 @@ class QueueServer:
         return sorted(found)[:KEYS_MAX], len(found) <= KEYS_MAX
 
     def types(self, names: Iterable[str]) -> dict[str, str]:
-        """The type of each key that exists."""
+        """Return the type of each key that exists."""
         found: dict[str, str] = {}
         with self._queues.reading("ask the lists' types"):
             for name in names:
@@ -92,12 +92,12 @@ class QueueServer:
         return found
 
     def expiring(self, names: Iterable[str]) -> list[str]:
-        """Those of these keys that the server will delete by itself; none where we may not ask."""
+        """Return those of these keys that the server will delete; none where we may not ask."""
         with suppress(NotPermitted), self._queues.reading("ask when the lists expire"):
             return [name for name in names if self._client.pttl(name) >= 0]
         return []
 
 
 def text(value: object) -> str:
-    """A reply as text."""
+    """Return a reply as text."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)

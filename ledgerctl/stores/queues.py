@@ -33,7 +33,7 @@ OWN_CLOCK_USED = "Redis may not be asked for its time: due times are judged by o
 
 
 class Queues:
-    """The lists on Redis. Bytes in and out; nothing that may have been applied is sent again."""
+    """Read and write the lists on Redis; nothing that may have been applied is sent again."""
 
     def __init__(self, settings: Settings, notice: Notice = lambda _text: None) -> None:
         self._settings = settings
@@ -88,7 +88,7 @@ class Queues:
     # reading
 
     def read_all(self, key: str) -> Iterator[bytes]:
-        """Every entry of a list from its head on, in pages that hold the server for about 1 ms.
+        """Yield every entry of a list from its head on, in pages that hold the server about 1 ms.
 
         That is by the size of the entries just read: where much larger ones begin, it takes longer.
         Nothing that stays on the list is left out or given twice while others take from it or
@@ -117,9 +117,9 @@ class Queues:
             return cast(list[bytes], self.client.lrange(key, start, start + count - 1))
 
     def _border(self, key: str, start: int, recent: list[int], size: int) -> tuple[int, list[int]]:
-        """Where reading goes on, after the last entry that was given and is still there.
+        """Return where reading goes on, after the last entry that was given and still exists.
 
-        Also the hashes of what stands before it now, which the next page is compared with.
+        Also the hashes of what is before it now, which the next page is compared with.
         """
         known, tail = set(recent), recent[-OVERLAP:]
         while True:
@@ -136,7 +136,7 @@ class Queues:
             start = low
 
     def length(self, key: str) -> int:
-        """How many entries a list has."""
+        """Return how many entries a list has."""
         with self.reading(f"count {key}"):
             return self.client.llen(key)
 
@@ -156,11 +156,11 @@ class Queues:
                     return sorted(name.decode(errors="surrogateescape") for name in found)
 
     def processing_keys(self) -> list[str]:
-        """The processing lists that exist, one a worker, sorted by name."""
+        """Return the processing lists that exist, one a worker, sorted by name."""
         return self.keys_under(self.keys.processing)
 
     def passed_keys(self) -> list[str]:
-        """The lists on which letters stand that a filter passed over, sorted by operation."""
+        """Return the lists of letters that a filter passes over, sorted by operation."""
         return self.keys_under(f"{self.keys.dead_letter}:passed")
 
     def server_time(self) -> datetime:
@@ -237,11 +237,11 @@ def script(name: str) -> tuple[str, str]:
 
 
 def page_size(entries: list[bytes]) -> int:
-    """How many entries the next page asks for, so that it is of about PAGE_BYTES."""
+    """Return how many entries the next page asks for, so that it is of about PAGE_BYTES."""
     average = sum(map(len, entries)) // max(1, len(entries)) + 1
     return max(1, min(PAGE_ENTRIES_MAX, PAGE_BYTES // average))
 
 
 def glob_escaped(text: str) -> str:
-    """The text as a pattern that matches it alone."""
+    """Return the text as a pattern that matches it alone."""
     return "".join(f"\\{one}" if one in "*?[]^-\\" else one for one in text)

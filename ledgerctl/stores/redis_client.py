@@ -53,14 +53,14 @@ class NotSent(redis_errors.ConnectionError):
 
 
 class View(NamedTuple):
-    """What one sentinel says of the primary."""
+    """Describe what one sentinel says of the primary."""
 
     node: Node
     flags: frozenset[str]
 
 
 class Route:
-    """Where the lists are now, and what the server there said of itself."""
+    """Describe where the lists are now, and what the server there said of itself."""
 
     def __init__(self, seeds: Sequence[Node], keys: Sequence[str]) -> None:
         self._candidates = list(seeds)
@@ -204,7 +204,7 @@ CONNECTIONS = {SSLConnection: _TlsConnection, UnixDomainSocketConnection: _Socke
 
 
 class PatientRedis(Redis):
-    """A client that follows the lists to another server, and waits for one once it has begun.
+    """Hold a client that follows the lists to another server, and waits for one once it has begun.
 
     A command is sent again only if the server refused it, if it was not sent, or if it reads;
     what else may have been applied raises as the driver has it, for its caller to look.

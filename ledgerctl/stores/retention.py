@@ -21,7 +21,7 @@ DONE: Document = {"status": ClaimStatus.SUCCEEDED.value, "completed_at": {"$type
 
 
 class ArchivedChunk(NamedTuple):
-    """One chunk of the archive: its letters, and the digests under which they may wait."""
+    """Hold one chunk of the archive: its letters, and the digests under which they may wait."""
 
     operation_id: str
     number: int

@@ -11,7 +11,7 @@ LOOK_TRIES = 3  # connections opened to see whether a command whose reply was lo
 
 
 class ListMove(NamedTuple):
-    """One entry to move: its exact bytes, the bytes it gets, and how far from the head to look."""
+    """Hold one entry to move: its bytes, the new bytes, and how far from the head to look."""
 
     old: bytes
     new: bytes
@@ -19,7 +19,7 @@ class ListMove(NamedTuple):
 
 
 class RetryLists:
-    """The retry list and its neighbours. A job is on a list at every instant.
+    """Move jobs between retry and its neighbours; a job is on a list at every instant.
 
     Scripts check the types of their lists before they write and write before they remove. Where
     a reply is lost the lists are looked at, and only what they cannot tell is OutcomeUnknown.
@@ -30,11 +30,11 @@ class RetryLists:
         self.keys = queues.keys
 
     def processing_key(self, worker: str) -> str:
-        """The list of one worker's jobs in hand."""
+        """Return the list of one worker's jobs in hand."""
         return f"{self.keys.processing}:{worker}"
 
     def worker_of(self, key: str) -> str:
-        """The worker whose processing list this is."""
+        """Return the worker whose processing list this is."""
         return key.removeprefix(f"{self.keys.processing}:")
 
     def take(self, worker: str, raw: bytes, *, within: int) -> bool:
@@ -100,12 +100,12 @@ class RetryLists:
         return [bool(one) for one in self._run("move", [source, target], words)]
 
     def stands(self, key: str, raw: bytes) -> bool:
-        """Whether these very bytes are an entry of the list."""
+        """Return whether these very bytes are an entry of the list."""
         with self._queues.reading(f"look at {key}"):
             return self._queues.client.lpos(key, raw) is not None  # type: ignore[arg-type]  # bytes
 
     def fingerprint(self, key: str, start: int, count: int) -> str:
-        """What a stretch of a list comes to: unequal whenever an entry of it has changed."""
+        """Return what a stretch of a list comes to: unequal whenever an entry of it has changed."""
         with self._queues.reading(f"look at {key}"):
             found: bytes = self._queues.run_script("fingerprint", [key], [start, count])
         return found.decode()

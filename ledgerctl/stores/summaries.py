@@ -57,7 +57,7 @@ ONE_NOW: list[Document] = [
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How summaries are written: zone and `as_of`, whose (None: everybody's), and not whose."""
+    """Describe how summaries are written: zone, `as_of`, whose (None: all), and not whose."""
 
     timezone: str
     as_of: datetime
@@ -66,13 +66,13 @@ class Rule:
 
     @property
     def zeros(self) -> Document:
-        """The fields of a day without rows."""
+        """Return the fields of a day without rows."""
         return {**ZEROS, "timezone": self.timezone, "as_of": self.as_of}
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What stands in the summaries of one `as_of`."""
+    """Count what the summaries of one `as_of` hold."""
 
     accounts: frozenset[str] = frozenset()
     days: int = 0
@@ -80,9 +80,9 @@ class Written:
 
 
 class Summaries:
-    """The summaries, and the questions to the ledger that they are made of.
+    """Read and write the summaries; foreign fields of a summary stay.
 
-    Foreign fields of a summary stay. Source: contract, section 2, usage_daily.
+    Source: contract, section 2, usage_daily.
     """
 
     def __init__(self, mongo: Mongo) -> None:
@@ -95,7 +95,7 @@ class Summaries:
 
     @contextmanager
     def session(self, after: ClientSession | None = None) -> Iterator[ClientSession]:
-        """A causally consistent session that sees all that `after` has seen."""
+        """Return a causally consistent session that sees all that `after` has seen."""
         with self._mongo.reading("start a session"):
             opened = self._mongo.client.start_session(causal_consistency=True)
         with opened:
@@ -106,7 +106,7 @@ class Summaries:
             yield opened
 
     def now(self, session: ClientSession) -> datetime:
-        """The server's `$$NOW`; what the session reads next is no older than this."""
+        """Return the server's `$$NOW`; what the session reads next is no older than this."""
         # With local reads the session's time is that of the last write applied, majority or not.
         asked = self._mongo.collection("usage_daily")
         if not session.in_transaction:
@@ -195,7 +195,7 @@ class Summaries:
         return changed.modified_count
 
     def written_at(self, days: Document, as_of: datetime, session: ClientSession) -> Written:
-        """What a run wrote: the summaries of this `as_of` that have rows."""
+        """Return what a run wrote: the summaries of this `as_of` that have rows."""
         pipeline: list[Document] = [
             {"$match": {"day": days, "as_of": as_of, "rows": {"$gt": 0}}},
             {"$group": {"_id": "$account_id", "days": {"$sum": 1}, "rows": {"$sum": "$rows"}}},
@@ -219,7 +219,7 @@ class Summaries:
         shape: Grouping,
         session: ClientSession,
     ) -> dict[str, Document]:
-        """The documents, without `as_of`, that the ledger makes of a day, by `_id`."""
+        """Return the documents, without `as_of`, that the ledger makes of a day, by `_id`."""
         pipeline = [*self._figures(span, shape, accounts), as_summary(span.day, timezone)]
         with self._mongo.reading(f"sum the rows of {span.day}", outer(session)):
             found = self._ledger.aggregate(pipeline, session=session, allowDiskUse=True)
@@ -265,7 +265,7 @@ class Summaries:
         accounts: Sequence[str] | None,
         names: Sequence[str],
     ) -> tuple[int, list[Difference]]:
-        """How many (account, day) pairs a day has, and those whose `names` differ.
+        """Return how many (account, day) pairs a day has, and those whose `names` differ.
 
         Ledger and summaries are read in one snapshot where the server has transactions.
         """
@@ -311,7 +311,7 @@ class Summaries:
                 yield one
 
     def of_account(self, account: str, from_day: str, to_day: str) -> list[DayFigures]:
-        """The summaries of an account, by day; found by their `_id`."""
+        """Return the summaries of an account, by day; found by their `_id`."""
         query = {"_id": {"$gte": f"{account}:{from_day}", "$lte": f"{account}:{to_day}"}}
         with self._mongo.reading("read the account's summaries"):
             found = self._documents.find(query).sort("_id", 1)
@@ -327,7 +327,7 @@ class Summaries:
             ]
 
     def knows(self, account: str) -> bool:
-        """Whether any summary of this account is stored."""
+        """Return whether any summary of this account is stored."""
         query = {"_id": {"$gte": f"{account}:", "$lt": f"{account};"}}  # `;` comes after `:`
         with self._mongo.reading("read the account's summaries"):
             return self._documents.find_one(query, {"_id": 1}) is not None
@@ -335,7 +335,7 @@ class Summaries:
     def days_with_summaries(
         self, from_day: str, to_day: str, accounts: Sequence[str] | None
     ) -> set[str]:
-        """The days of a range that have any summary."""
+        """Return the days of a range that have any summary."""
         query: Document = {"day": {"$gte": from_day, "$lte": to_day}}
         if accounts is not None:
             query["account_id"] = {"$in": values_of(accounts)}
@@ -360,7 +360,7 @@ def spelled(documents: Iterable[Document], day: str) -> dict[str, Document]:
 
 
 def exact(document: Document, field: str) -> int:
-    """A figure that the server summed, as an exact number."""
+    """Return a figure that the server summed, as an exact number."""
     amount = to_amount(document[field])
     if not isinstance(amount, int):
         raise InvariantBroken(f"{field} of {document['_id']} is no whole number")
@@ -368,7 +368,7 @@ def exact(document: Document, field: str) -> int:
 
 
 def difference_of(group: Document, day: str) -> Difference:
-    """A pair of the comparison as our record."""
+    """Read one pair of the comparison."""
     ledger, summary = group.get("ledger"), group.get("summary")
     stated = (ledger or summary or {}).get("account_id")
     return Difference(
@@ -382,7 +382,7 @@ def difference_of(group: Document, day: str) -> Difference:
 
 
 def figures_of(document: Document) -> Figures:
-    """The figures a document holds."""
+    """Return the figures a document holds."""
     found = {name: to_amount(document.get(name)) for name in FIGURES}
     return Figures(
         **{name: value if isinstance(value, int) else None for name, value in found.items()}

@@ -40,7 +40,7 @@ Group = tuple[Key, list[Document]]
 
 @dataclass(slots=True)
 class JobDocuments:
-    """The documents of one id as they are stored; `text` is None for a row that names no job."""
+    """Hold the stored documents of one id; `text` is None for a row that names no job."""
 
     text: str | None
     jobs: list[Document] = field(default_factory=list)
@@ -48,10 +48,10 @@ class JobDocuments:
 
 
 class Sweep:
-    """One walk over jobs and ledger. Nothing is held but the batch in hand.
+    """Walk jobs and ledger once, holding no more than the batch in hand.
 
     A cursor that is lost is opened again at the id in hand. `steady` says whether all was read as
-    of one moment; where it was not, what looks wrong is to be looked at again.
+    of one moment; where it was not, what looks wrong must be read again.
     """
 
     def __init__(self, mongo: Mongo) -> None:
@@ -78,15 +78,15 @@ class Sweep:
             self._sessions.append(self._session)
 
     def expected(self) -> tuple[int, int]:
-        """About how many jobs and rows there are."""
+        """Count jobs and rows roughly."""
         with self._mongo.reading("count jobs and rows"):
             jobs, rows = (one.estimated_document_count() for one in self._collections.values())
         return jobs, rows
 
     def stories(self) -> Iterator[JobDocuments]:
-        """Every job with its rows, then every row that names no job; each exactly once.
+        """Yield every job with its rows, then every row that names no job; each exactly once.
 
-        An id that is text here and a number or an ObjectId there is one story.
+        An id that is text here and a number or an ObjectId there is one job's.
         """
         numbers = self._has("jobs", "_id", "number") or self._has("ledger", "job_id", "number")
         yield from self._texts(numbers=numbers)
@@ -136,7 +136,7 @@ class Sweep:
         return ((number_key(one), found) for one, found in self._groups(name, key, "number"))
 
     def _told_as_text(self, texts: list[str]) -> set[str]:
-        """Those of these ids that jobs or rows hold as text: their story has been told."""
+        """Return those of these ids that jobs or rows hold as text, which came before."""
         return {
             document[key]
             for name, key in (("jobs", "_id"), ("ledger", "job_id"))
@@ -186,7 +186,7 @@ class Sweep:
             return list(self._collections[name].find(query, self._fields[name], batch_size=BATCH))
 
     def _groups(self, name: str, key: str, kind: str | list[str] | None) -> Iterator[Group]:
-        """The documents of one kind of id, grouped by it, in its order; a lost cursor is no loss.
+        """Yield the documents of one kind of id, grouped by it; a lost cursor is opened again.
 
         `kind` None: the rows whose job_id is absent or null, by their own id.
         """
@@ -237,7 +237,7 @@ class Sweep:
 
 
 def first(group: Group) -> Key:
-    """What a group is ordered by."""
+    """Return what a group is ordered by."""
     return group[0]
 
 
@@ -281,17 +281,17 @@ def joined(jobs: Iterator[Group], rows: Iterator[Group]) -> Iterator[JobDocument
 
 
 def story_of(job: Document) -> JobDocuments:
-    """The story of one job, its rows to come."""
+    """Return the documents of one job, its rows to come."""
     return JobDocuments(to_id(job["_id"]).text, [job])
 
 
 def is_number(text: str) -> bool:
-    """Whether a stored integer can spell this text."""
+    """Return whether a stored integer can spell this text."""
     return len(text) <= 20 and DIGITS.fullmatch(text) is not None and fits_int64(int(text))  # noqa: PLR2004  # int64 digits
 
 
 def number_key(value: object) -> int | float | Decimal:
-    """A number as it compares in MongoDB: 42, 42.0 and a decimal 42 are one; NaN comes first."""
+    """Return a number as MongoDB compares it: 42, 42.0 and a decimal 42 are one; NaN is first."""
     number = value.to_decimal() if isinstance(value, Decimal128) else value
     if number != number:  # noqa: PLR0124  # NaN is the one that differs from itself
         return float("-inf")
@@ -301,7 +301,7 @@ def number_key(value: object) -> int | float | Decimal:
 
 
 def exactly(value: object) -> bytes:
-    """A value that tells exotic ids apart as the server does."""
+    """Return a value that tells exotic ids apart as the server does."""
     return bytes(BSON.encode({"": value}))
 
 
@@ -338,13 +338,13 @@ def is_plain(story: JobDocuments, horizon: datetime) -> bool:
 
 
 def plain_rank(row: Document) -> int:
-    """Where a row stands among a plain job's rows."""
+    """Return the order of a row among a plain job's rows."""
     kind = row.get("type")
     return PLAIN_TYPES.get(kind, 3) if isinstance(kind, str) else 3
 
 
 def plain_steps(job: Document) -> int | None:
-    """How many rows the flags call for, when flags and their times are in order."""
+    """Return how many rows the flags call for, when flags and their times are in order."""
     refunded, reclaimed = job.get("is_refunded"), job.get("is_reclaimed")
     if refunded is False and reclaimed is False:
         return 1 if job.get("refunded_at") is None and job.get("reclaimed_at") is None else None
@@ -357,7 +357,7 @@ def plain_steps(job: Document) -> int | None:
 
 
 def is_plain_row(row: Document, kind: str, amount: int, job_id: Any, horizon: datetime) -> bool:
-    """Whether a row is exactly the step row that its job calls for."""
+    """Return whether a row is exactly the step row that its job calls for."""
     at = row.get("created_at")
     return (
         row.get("type") == kind
@@ -371,7 +371,7 @@ def is_plain_row(row: Document, kind: str, amount: int, job_id: Any, horizon: da
 
 
 def is_plain_grant(row: Document, horizon: datetime) -> bool:
-    """Whether a row that names no job needs none, and can be summed and dated."""
+    """Return whether a row that names no job needs none, and can be summed and dated."""
     at = row.get("created_at")
     return (
         row.get("type") == "grant"
