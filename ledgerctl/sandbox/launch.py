@@ -144,12 +144,15 @@ def _start(
     path = binaries.find(program)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = directory.with_name(f"{directory.name}.log")
+    libraries = binaries.private_libraries(program, directory.with_name("lib"))
     for attempt in range(PORT_TRIES):
         chosen = _free_port(port if attempt == 0 else None)
         server = None
         try:
             with signals_held():
-                child, process = _spawn(program, path, command(path, chosen), directory, log)
+                child, process = _spawn(
+                    program, path, command(path, chosen), directory, log, libraries
+                )
                 server = Server(program, process, chosen, log, child, replica_set)
             on_spawn(server)
             await_ready(server, timeout_s=timeout_s)
@@ -167,10 +170,15 @@ def _start(
 
 
 def _spawn(
-    program: Program, path: Path, command: list[str], directory: Path, log: Path
+    program: Program,
+    path: Path,
+    command: list[str],
+    directory: Path,
+    log: Path,
+    libraries: dict[str, str],
 ) -> tuple[Child, Process]:
     try:
-        return spawn(command, directory=directory, log=log)
+        return spawn(command, directory=directory, log=log, variables=libraries)
     except OSError as error:
         raise binaries.not_for_this_platform(
             program, path, error.strerror or "it failed"

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from ledgerctl.errors import SettingsError
 
@@ -38,8 +39,16 @@ class Child(subprocess.Popen[bytes]):
         """Leave it running."""
 
 
-def spawn(command: Sequence[str], *, directory: Path, log: Path) -> tuple[Child, Process]:
+def spawn(
+    command: Sequence[str],
+    *,
+    directory: Path,
+    log: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Child, Process]:
     """Start `command` in a session of its own, with no terminal and nothing inherited.
+
+    `variables` are added to its environment.
 
     Its output replaces `log`. Raises OSError when the kernel will not run the file.
     """
@@ -52,7 +61,7 @@ def spawn(command: Sequence[str], *, directory: Path, log: Path) -> tuple[Child,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             umask=0o077,
-            env=_environment(),
+            env=_environment() | dict(variables),
         )
     return child, Process(child.pid, started_at(child.pid) or "")
 

@@ -47,13 +47,13 @@ def utc(*parts: int) -> datetime:
     [
         ("UTC", "2026-03-08", utc(2026, 3, 8), 24),
         ("Asia/Tokyo", "2026-03-08", utc(2026, 3, 7, 15), 24),
-        ("America/New_York", "2026-03-08", utc(2026, 3, 8, 5), 23),
-        ("America/New_York", "2026-11-01", utc(2026, 11, 1, 4), 25),
+        ("America/New_York", "2025-03-09", utc(2025, 3, 9, 5), 23),
+        ("America/New_York", "2025-11-02", utc(2025, 11, 2, 4), 25),
         ("America/Sao_Paulo", "2018-11-04", utc(2018, 11, 4, 3), 23),  # midnight never came
         ("America/Sao_Paulo", "2018-02-17", utc(2018, 2, 17, 2), 25),  # ends with 23:00 twice
-        ("Africa/Cairo", "2026-04-24", utc(2026, 4, 23, 22), 23),
-        ("Asia/Beirut", "2026-03-29", utc(2026, 3, 28, 22), 23),
-        ("America/Havana", "2026-11-01", utc(2026, 11, 1, 4), 25),  # midnight came twice
+        ("Africa/Cairo", "2025-04-25", utc(2025, 4, 24, 22), 23),
+        ("Asia/Beirut", "2025-03-30", utc(2025, 3, 29, 22), 23),
+        ("America/Havana", "2025-11-02", utc(2025, 11, 2, 4), 25),  # midnight came twice
         ("America/Toronto", "1919-03-31", utc(1919, 3, 31, 4, 30), 23.5),  # 23:30 became 00:30
         ("Pacific/Apia", "2011-12-30", utc(2011, 12, 30, 10), 0),  # the day was skipped
     ],
@@ -115,8 +115,8 @@ def test_a_range_of_days_that_is_reversed_is_refused() -> None:
     [
         ("Asia/Tokyo", utc(2026, 3, 7, 15, 30), "2026-03-07"),  # 00:30 on the 8th
         ("America/Phoenix", utc(2026, 3, 8, 7, 30), "2026-03-07"),  # 00:30 on the 8th
-        ("America/New_York", utc(2026, 3, 9, 4, 30), "2026-03-08"),  # the day had 23 hours
-        ("America/New_York", utc(2026, 11, 2, 5, 30), "2026-11-01"),  # the day had 25 hours
+        ("America/New_York", utc(2025, 3, 10, 4, 30), "2025-03-09"),  # the day had 23 hours
+        ("America/New_York", utc(2025, 11, 3, 5, 30), "2025-11-02"),  # the day had 25 hours
     ],
 )
 def test_yesterday_at_half_past_midnight_is_the_day_that_just_ended(
