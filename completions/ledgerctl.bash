@@ -32,7 +32,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --reason=- --confirm=- --expect=-' ;;
     'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --dry-run --reason --yes --confirm --expect' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
-    'dead restore') options='--dry-run --reason --yes --confirm --expect' plain='@taken'
+    'dead restore') options='--last --from-archive --dry-run --reason --yes --confirm --expect' plain='@taken'
       values='--reason=- --confirm=- --expect=-' ;;
     'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --yes --confirm' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --confirm=-' ;;

@@ -322,6 +322,8 @@ complete -c ledgerctl -n "__ledgerctl_at 'dead release'" -l verbose -s v -d 'Say
 complete -c ledgerctl -n "__ledgerctl_at 'dead release'" -l color -x -a 'auto always never' -d 'auto, always or never'
 complete -c ledgerctl -n "__ledgerctl_at 'dead release'" -l help -s h -d 'Show this message and exit'
 complete -c ledgerctl -n "__ledgerctl_at 'dead restore'" -a '(__ledgerctl_ids taken)'
+complete -c ledgerctl -n "__ledgerctl_at 'dead restore'" -l last -d 'The operator'\''s own last requeue or release'
+complete -c ledgerctl -n "__ledgerctl_at 'dead restore'" -l from-archive -d 'Also what Redis has lost: from the archive, if on no list'
 complete -c ledgerctl -n "__ledgerctl_at 'dead restore'" -l dry-run -d 'Show what would be done; write nothing, ask nothing'
 complete -c ledgerctl -n "__ledgerctl_at 'dead restore'" -l reason -x -d 'Why, kept in the operator log'
 complete -c ledgerctl -n "__ledgerctl_at 'dead restore'" -l yes -s y -d 'Do not ask'

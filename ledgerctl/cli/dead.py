@@ -1,18 +1,18 @@
 """`ledgerctl dead`: look at dead letters; requeue, release and restore them."""
 
-from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerctl.cli.change import resume_command
+from ledgerctl.cli.change import Change, change, consent, finish, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.dead_selectors import (
     LIMIT,
     SHOWN_LIMIT,
     Chosen,
-    Plan,
+    PlanFile,
+    read_any_plan,
     read_plan,
     selecting,
     selection,
@@ -20,12 +20,13 @@ from ledgerctl.cli.dead_selectors import (
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.dead import Action, RequeuePolicy
 from ledgerctl.domain.times import format_time, parse_duration
-from ledgerctl.errors import ExitCode, LedgerctlError, PartlyDone, UsageError
+from ledgerctl.errors import ExitCode, LedgerctlError, NotFound, UsageError
 from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
-    from ledgerctl.domain.dead_results import Changed
-    from ledgerctl.operations.dead_changes import Prepared, Request
+    from ledgerctl.domain.dead import Plan
+    from ledgerctl.domain.results import Run
+    from ledgerctl.operations.dead import Request
 
 app = noun("dead")
 
@@ -45,16 +46,12 @@ def list_letters(session: Session, chosen: Chosen) -> Report:
     Examples: ledgerctl dead list --verdict retryable
               ledgerctl dead list --error 'timed? out' --failed-after yesterday
     """
-    from dataclasses import replace
-
-    from ledgerctl.domain.dead import select
-    from ledgerctl.operations.dead import look
+    from ledgerctl.operations.dead import listed
     from ledgerctl.render.views.dead import letters
 
     plan = None if chosen.plan is None else read_any_plan(chosen.plan)
-    wanted = replace(selection(session, chosen, plan), limit=None)
-    found = select(look(session.stores, wanted), wanted, None).letters
-    return letters(found[: chosen.limit] if chosen.limit else found, len(found))
+    wanted = selection(session, chosen, plan)
+    return letters(*listed(session.stores, wanted, limit=chosen.limit or None))
 
 
 @command(app, "show")
@@ -155,7 +152,7 @@ def requeue(
         "force": force,
     }
     words = options_of(words, {} if plan is None else plan.options)
-    return change(session, Action.REQUEUE, chosen, plan, policy_of(words), words)
+    return moved(session, Action.REQUEUE, chosen, plan, policy_of(words), words)
 
 
 @command(app, "release", effect=Effect.BULK)
@@ -168,18 +165,27 @@ def release(session: Session, chosen: Chosen) -> Report:
     """
     if not (session.reason or "").strip():
         raise UsageError(
-            "a release wants its reason", hint='say why with --reason "…": it is kept in the log'
+            "a release needs a reason", hint='say why with --reason "…": it is kept in the log'
         )
     plan = None if chosen.plan is None else read_plan(session, chosen.plan, Action.RELEASE)
-    return change(session, Action.RELEASE, chosen, plan, RequeuePolicy(), {})
+    return moved(session, Action.RELEASE, chosen, plan, RequeuePolicy(), {})
 
 
 @command(app, "restore", effect=Effect.BULK)
 def restore(
     session: Session,
     operation_id: Annotated[
-        str, typer.Argument(help="Operation id.", metavar="OPERATION_ID", show_default=False)
-    ],
+        str | None, typer.Argument(help="Operation id.", metavar="OPERATION_ID", show_default=False)
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The operator's own last requeue or release.")
+    ] = False,
+    from_archive: Annotated[
+        bool,
+        typer.Option(
+            "--from-archive", help="Also what Redis has lost: from the archive, if on no list."
+        ),
+    ] = False,
 ) -> Report:
     """Put back what an operation released, and what it requeued that still waits on retry.
 
@@ -187,43 +193,42 @@ def restore(
     you like, nothing is put back twice.
 
     Examples: ledgerctl dead restore 20260311T031400123Z-5f2c9a01be --dry-run
-              ledgerctl dead restore 20260311T031400123Z-5f2c9a01be --yes
+              ledgerctl dead restore --last --yes
     """
     from ledgerctl.operations.dead import leased
-    from ledgerctl.operations.dead_restore import Restore, preview, taken_by
+    from ledgerctl.operations.dead_restore import preview, restorable
+    from ledgerctl.operations.dead_restore import restore as put_back
     from ledgerctl.render.views.dead import restored
 
-    session.permit()
     stores, keys = session.stores, session.stores.queues.keys
     stores.queues.require_lists(keys.dead_letter, keys.retry)
-    found = preview(stores, operation_id, taken_by(stores, operation_id))
-    lines = [
-        f"restore {found.restored} dead letters of operation {operation_id}"
-        f" ({found.already_back} are back, {found.gone} have left retry)",
-        session.place(),
-    ]
-    session.consent(lines, count=found.restored, bulk=True)
-    if session.dry_run:
-        return restored(found, operation_id=None)
-    stores.dead_letters.require()
-    with leased(stores, operator=session.settings.operator, needed=False):
-        pass  # only puts back what a dead owner passed over: restored letters go to the tail
-    with session.operation() as operation:
-        done = Restore(
-            stores,
-            operation.id,
-            operation_id,
-            taken_by(stores, operation_id),
-            stopping=lambda: session.stop.requested,
-        ).run()
-        operation.exit_code = ending(session, done.exit_code)
-        for name in ("restored", "already_back", "gone"):
-            operation.count(name, getattr(done, name))
-    if done.interrupted:
-        session.note(
-            f"stopped with {done.not_tried} to go; go on with: {resume_command(done.restored)}"
-        )
-    return restored(done, operation_id=operation.id)
+    taken_by = operation_named(session, operation_id, last=last)
+    found = restorable(stores, taken_by, from_archive=from_archive)
+    expected = preview(stores, found)
+
+    def apply(_planned: object, running: "Run[None]") -> None:
+        with leased(stores, operator=session.settings.operator, needed=False):
+            pass  # only puts back what a dead owner passed over: restored letters go to the tail
+        again = restorable(stores, taken_by, from_archive=from_archive)
+        put_back(stores, again, running)
+
+    counts = expected.counts
+    return change(
+        session,
+        Change(
+            plan=lambda: found,
+            size=lambda _found: counts["restored"],
+            question=lambda _found: (
+                f"restore {counts['restored']} dead letters of operation {taken_by}"
+                f" ({counts['already_back']} are back, {counts['gone']} have left retry)"
+            ),
+            preview=lambda _found: expected,
+            apply=apply,
+            view=lambda found, result: restored(found, result, dry_run=session.dry_run),
+            bulk=True,
+            ready=stores.dead_letters.require,
+        ),
+    )
 
 
 @command(app, "review", effect=Effect.LOOP)
@@ -238,23 +243,42 @@ def review(session: Session, chosen: Chosen) -> Report:
     """
     from ledgerctl.cli.dead_review import require_terminal
     from ledgerctl.cli.dead_review import review as sit
-    from ledgerctl.domain.dead import select
-    from ledgerctl.operations.dead import leased, look
+    from ledgerctl.domain.results import Result
+    from ledgerctl.operations.dead import leased, listed
     from ledgerctl.render.views.dead import reviewed
 
-    session.permit()
     require_terminal()
-    session.consent(["review dead letters", session.place()], count=0, bulk=False)
+    consent(session, ["review dead letters"], size=1, bulk=False)
     session.stores.dead_letters.require()
     with leased(session.stores, operator=session.settings.operator, needed=False):
         pass  # puts back what a dead owner passed over
     plan = None if chosen.plan is None else read_any_plan(chosen.plan)
     wanted = selection(session, chosen, plan)
-    found = select(look(session.stores, wanted), wanted, None).moving
+    found, _ = listed(session.stores, wanted, limit=wanted.limit)
     if not found:
         session.note("no dead letter to review")
-        return reviewed({"operation_id": None, "requeued": 0, "released": 0, "skipped": 0})
-    return reviewed(sit(session, found, RequeuePolicy()))
+        empty: Result[None] = Result()
+        return finish(session, reviewed(empty), empty)
+    result: Result[None] = run(session, lambda running: sit(session, found, running))
+    return finish(session, reviewed(result), result)
+
+
+def operation_named(session: Session, operation_id: str | None, *, last: bool) -> str:
+    """Return the operation to restore. Raises UsageError, or NotFound where there is no last one."""
+    if last == (operation_id is not None):
+        raise UsageError(
+            "name one operation, or say --last", hint="`ledgerctl log list` shows the operations"
+        )
+    if operation_id is not None:
+        return operation_id
+    operator = session.settings.operator
+    found = session.stores.operator_log.last_of(operator, ("dead requeue", "dead release"))
+    if found is None:
+        raise NotFound(
+            f"operator {operator!r} has requeued and released nothing in database"
+            f" {session.settings.database!r}"
+        )
+    return found
 
 
 # --- requeue and release -------------------------------------------------------------------
@@ -286,127 +310,107 @@ def policy_of(options: dict[str, Any]) -> RequeuePolicy:
     )
 
 
-def change(
+def moved(
     session: Session,
     action: Action,
     chosen: Chosen,
-    plan: Plan | None,
+    plan_file: PlanFile | None,
     policy: RequeuePolicy,
     words: dict[str, Any],
 ) -> Report:
-    """Look, ask, take, report: the same for requeue and release."""
-    from ledgerctl.operations.dead_changes import Request, prepare, preview
-    from ledgerctl.render.views.dead import changed
+    """Requeue or release what is selected; a dry run shows it."""
+    from ledgerctl.operations.dead import Request, plan, planned_letters
+    from ledgerctl.operations.dead_moves import preview
+    from ledgerctl.render.views.dead import changed, planned
 
-    session.permit()
-    request = Request(
-        action, selection(session, chosen, plan), policy, None if plan is None else plan.at
-    )
-    if request.selection.is_empty:
+    wanted = selection(session, chosen, plan_file)
+    if wanted.is_empty:
         raise UsageError(
             "no dead letter is selected",
             hint="name jobs or digests, give a filter, or say --all",
         )
-    if session.dry_run:
-        prepared = prepare(session.stores, request)
-        session.consent([], count=len(prepared.selected.letters), bulk=True)
-        options = words | {"selectors": chosen.given()}
-        return changed(preview(session.stores, request, prepared), plan_of(session, options))
-    session.stores.dead_letters.require()
-    done = apply(session, request)
-    if done.interrupted or done.trouble is not None:
-        session.note(
-            f"{done.moved} moved, {done.not_tried} to go; go on with: {resume_command(done.moved)}"
+    request = Request(action, wanted, policy, None if plan_file is None else plan_file.at)
+    confirmed = will_ask(session)
+    made = plan(session.stores, request, shown=session.dry_run or confirmed)
+    lines = question(session, request, made) if confirmed else []
+    consent(session, lines, size=len(made.selected), bulk=True)
+    if made.selected and not session.dry_run:
+        return carried_out(session, request, made, confirmed=confirmed)
+    result = preview(made)
+    if not session.dry_run:
+        return finish(session, changed(made, result, remaining=made.depth), result)
+    place = plan_of(session, words | {"selectors": chosen.given()})
+    return finish(session, planned(made, planned_letters(session.stores, made), place), result)
+
+
+def carried_out(session: Session, request: "Request", made: "Plan", *, confirmed: bool) -> Report:
+    """Move the letters of a plan, as one operation."""
+    from ledgerctl.operations.dead_moves import carry_out
+    from ledgerctl.render.views.dead import changed
+
+    def apply(running: "Run[None]") -> None:
+        nonlocal made
+        made = carry_out(
+            session.stores,
+            request,
+            made,
+            running,
+            operator=session.settings.operator,
+            now=server_now(session),
+            confirmed=confirmed,
         )
-    return changed(done)
+
+    session.stores.dead_letters.require()
+    result = run(session, apply)
+    return finish(session, changed(made, result, remaining=remaining(session)), result)
 
 
-def apply(session: Session, request: "Request") -> "Changed":
-    """Take what is meant, once it is confirmed; what was confirmed is what is taken."""
-    from ledgerctl.operations.dead import leased, leased_if_free
-    from ledgerctl.operations.dead_changes import gains_by_lease, prepare
-
-    confirmed = ask(session, request) if will_ask(session) else None
-    operator = session.settings.operator
-    needed = request.selection.is_filter
-    with leased(session.stores, operator=operator, needed=needed) as lease:
-        prepared = prepare(session.stores, request, only=confirmed)
-        if confirmed is None:
-            session.consent([], count=len(prepared.selected.letters), bulk=True)
-        deep = lease is None and gains_by_lease(session.stores, prepared)
-        with leased_if_free(session.stores, operator=operator, wanted=deep) as own:
-            return take(session, request, prepared, lease or own)
-
-
-def take(session: Session, request: "Request", prepared: "Prepared", lease: Any) -> "Changed":
-    """One operation in the log around the taking; a log that fails after it is said, no more."""
-    from dataclasses import replace
-
-    from ledgerctl.operations.dead_changes import apply as move
-
-    done: Changed | None = None
+def remaining(session: Session) -> int | None:
+    """Count the letters that there are now; None when nobody can say any more."""
     try:
-        with session.operation() as operation:
-            done = move(
-                session.stores,
-                request,
-                prepared,
-                operation,
-                now=server_now(session),
-                lease=lease,
-                stopping=lambda: session.stop.requested,
-                progress=lambda count: session.progress(
-                    f"{request.action}: {count} of {len(prepared.selected.moving)}"
-                ),
-            )
-            operation.exit_code = ending(session, done.exit_code)
-    except LedgerctlError as error:
-        if done is None:
-            raise
-        trouble = PartlyDone(f"the letters are moved, the log is not: {error.message}")
-        done = replace(done, trouble=trouble, exit_code=int(trouble.exit_code))
-    session.progress_done()
-    return done
-
-
-def ending(session: Session, exit_code: int) -> int:
-    """What the log keeps as the exit code: an interrupted run ends as one."""
-    return int(session.stop.exit_code or exit_code)
+        return session.stores.dead_letters.depth()[0]
+    except LedgerctlError:
+        return None
 
 
 def will_ask(session: Session) -> bool:
-    """Whether somebody has to answer before anything is changed."""
+    """Tell if somebody has to answer before anything is changed."""
     words = session.words
-    return not words.yes or (session.settings.protected and words.confirm is None)
+    asks = not words.yes or (session.settings.protected and words.confirm is None)
+    return asks and not session.dry_run
 
 
-def ask(session: Session, request: "Request") -> "Counter[bytes]":
-    """Show what would happen and ask; returns the letters that were confirmed, by their bytes."""
-    from ledgerctl.operations.dead_changes import prepare
+def question(session: Session, request: "Request", made: "Plan") -> list[str]:
+    """Give the counts by verdict and by error."""
+    from ledgerctl.domain.dead import counted
+    from ledgerctl.domain.dead_stats import Tally
+    from ledgerctl.operations.dead import planned_letters
 
-    prepared = prepare(session.stores, request)
-    session.consent(question(session, request, prepared), count=len(prepared.selected.letters), bulk=True)  # fmt: skip
-    return Counter(letter.raw for letter in prepared.selected.letters)
-
-
-def question(session: Session, request: "Request", prepared: "Prepared") -> list[str]:
-    """The counts by verdict and by error, where, and as whom."""
-    from ledgerctl.domain.dead import Tally, counted
-
-    selected = prepared.selected
-    verdicts = counted(str(letter.verdict) for letter in selected.letters)
-    groups = Tally(selected.moving).error_groups()
+    tally = Tally()
+    for letter in planned_letters(session.stores, made):
+        tally.add([letter])
+    verdicts = counted(made.verdicts)
+    groups = tally.error_groups()
     lines = [
-        f"{request.action} {len(selected.moving)} of {len(selected.letters)} selected dead letters"
-        f" ({len(prepared.letters)} in all)",
-        session.place(),
+        f"{request.action} {len(made.moving)} of {len(made.selected)} selected dead letters"
+        f" ({made.depth} in all)",
         "by verdict: " + (", ".join(f"{count} {name}" for name, count in verdicts.items()) or "-"),
+        *([due_line(session, made)] if request.action is Action.REQUEUE else ()),
         *(f"  {one.count:>7}  {one.group}  {one.error}" for one in groups[:GROUPS_SHOWN]),
     ]
     if len(groups) > GROUPS_SHOWN:
         rest = sum(one.count for one in groups[GROUPS_SHOWN:])
         lines.append(f"  {rest:>7}  in {len(groups) - GROUPS_SHOWN} more groups of errors")
     return lines
+
+
+def due_line(session: Session, made: "Plan") -> str:
+    """Say when the first and the last letter are due."""
+    count, now = len(made.moving), session.clock()
+    first, last = (made.policy.due(now, at, count) for at in (0, max(0, count - 1)))
+    if last == now:
+        return "due at once"
+    return f"due from {format_time(first)} to {format_time(last)}"
 
 
 def plan_of(session: Session, options: dict[str, Any]) -> dict[str, Any]:
@@ -427,13 +431,6 @@ def server_now(session: Session) -> datetime:
     if abs(now - own) > CLOCK_SKEW:
         session.note(f"this machine's clock is off by {(own - now).total_seconds():.1f} s")
     return now
-
-
-def read_any_plan(file: str) -> Plan:
-    """A plan of either command, only to look at its letters."""
-    from ledgerctl.cli.dead_selectors import parse_plan, plan_items
-
-    return Plan(plan_items(parse_plan(file), Action.RELEASE, force=True), {}, None)
 
 
 def whole(value: object) -> int | None:

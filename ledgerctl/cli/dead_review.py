@@ -15,6 +15,7 @@ from ledgerctl.domain.dead import ARCHIVED_BYTES_MAX, Action, Letter, RequeuePol
 from ledgerctl.errors import ConsentMissing
 
 if TYPE_CHECKING:
+    from ledgerctl.domain.results import Run
     from ledgerctl.operations.dead_review import Review
 
 KEYS = "r requeue · l release · s skip · b back · u undo the last · q quit"
@@ -153,6 +154,15 @@ class Sitting:
         """How many letters were taken that way."""
         return sum(one is action for one in self.decided.values())
 
+    def counts(self) -> dict[str, int]:
+        """Count what was decided, skipped and not seen."""
+        return {
+            "requeued": self.count(Action.REQUEUE),
+            "released": self.count(Action.RELEASE),
+            "skipped": len(self.skipped),
+            "not_seen": max(0, len(self.letters) - max(self.at, *self.decided, 0)),
+        }
+
     # what the person sees, all on standard error
 
     def show(self) -> None:
@@ -173,23 +183,15 @@ class Sitting:
         sys.stderr.flush()
 
 
-def review(session: Session, letters: list[Letter], policy: RequeuePolicy) -> dict[str, object]:
-    """Go through these letters; returns what was decided."""
+def review(session: Session, letters: list[Letter], running: "Run[None]") -> None:
+    """Go through these letters; what was decided is in the result at any moment."""
     from ledgerctl.operations.dead_review import Review
 
-    with session.operation() as operation, keys(session) as pressed_keys:
-        sitting = Sitting(
-            session,
-            Review(session.stores, operation.id, policy, session.now),
-            letters,
-        )
-        sitting.run(pressed_keys)
-        counts: dict[str, int] = {
-            "requeued": sitting.count(Action.REQUEUE),
-            "released": sitting.count(Action.RELEASE),
-            "skipped": len(sitting.skipped),
-            "not_seen": max(0, len(letters) - max(sitting.at, *sitting.decided, 0)),
-        }
-        for name, count in counts.items():
-            operation.count(name, count)
-    return {"operation_id": operation.id, **counts}
+    decisions = Review(session.stores, running.operation_id, RequeuePolicy(), session.now)
+    sitting = Sitting(session, decisions, letters)
+    try:
+        with keys(session) as pressed_keys:
+            sitting.run(pressed_keys)
+    finally:
+        for name, count in sitting.counts().items():
+            running.result.count(name, count)

@@ -1,4 +1,4 @@
-"""The selectors that the dead-letter commands share, and the plans they can be read from."""
+"""Selectors that the dead-letter commands share, and the plan files they can be read from."""
 
 import functools
 import inspect
@@ -19,6 +19,7 @@ from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
 DIGEST = re.compile(r"[0-9A-Fa-f]{12}")
+GROUP = re.compile(r"[0-9A-Fa-f]{8}")
 
 SELECTORS: dict[str, Any] = {
     "job": (Annotated[list[str] | None, typer.Argument(help="Job ids.", metavar="JOB", show_default=False)], None),
@@ -58,6 +59,17 @@ class Chosen:
     plan: str | None = None
     limit: int | None = None
 
+    def require_values(self) -> None:
+        """Raise UsageError for an empty selector, which an unset variable of a shell leaves."""
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value == "" or (isinstance(value, list) and "" in [one.strip() for one in value]):
+                option = "JOB" if name == "job" else f"--{name.replace('_', '-')}"
+                raise UsageError(
+                    f"{option} is empty: nothing was selected",
+                    hint="is a variable of the shell unset?",
+                )
+
     def given(self) -> dict[str, Any]:
         """Those that were given, by name, as a plan records them."""
         names = (name for name in self.__slots__ if name != "plan")
@@ -80,6 +92,7 @@ def selecting(
 
         def command(given: Session, /, **words: Any) -> Report | None:
             chosen = Chosen(**{name: words.pop(name) for name in shared})
+            chosen.require_values()
             return function(given, chosen, **words)
 
         selectors = [
@@ -98,7 +111,7 @@ def selecting(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanFile:
     """A dry run's JSON: what it would do, where, with which options, to which letters."""
 
     items: tuple[PlanItem, ...]
@@ -106,7 +119,7 @@ class Plan:
     at: datetime | None
 
 
-def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Selection:
+def selection(session: Session, chosen: Chosen, plan: PlanFile | None = None) -> Selection:
     """What was typed, as a selection. Raises UsageError for what makes no sense."""
     jobs, digests = names(chosen)
     after, before = bound(session, chosen.failed_after), bound(session, chosen.failed_before)
@@ -116,7 +129,7 @@ def selection(session: Session, chosen: Chosen, plan: Plan | None = None) -> Sel
         jobs=jobs,
         digests=digests,
         everything=chosen.everything,
-        group=chosen.group,
+        group=group_key(chosen.group),
         error=pattern(chosen.error),
         account=chosen.account,
         state=chosen.state,
@@ -138,6 +151,16 @@ def names(chosen: Chosen) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(dict.fromkeys(jobs)), tuple(dict.fromkeys(digests))
 
 
+def group_key(text: str | None) -> str | None:
+    """Return the key of a group of errors. Raises UsageError unless it is 8 hex digits."""
+    if text is not None and not GROUP.fullmatch(text):
+        raise UsageError(
+            f"--group {text!r} is not the key of a group: 8 hex digits",
+            hint="`ledgerctl dead stats` shows the groups",
+        )
+    return text and text.lower()
+
+
 def pattern(text: str | None) -> "re.Pattern[str] | None":
     """A compiled regular expression."""
     if text is None:
@@ -153,7 +176,7 @@ def bound(session: Session, text: str | None) -> datetime | None:
     return None if text is None else lower_bound(text, now=session.now, zone=session.zone)
 
 
-def read_plan(session: Session, file: str, action: Action) -> Plan:
+def read_plan(session: Session, file: str, action: Action) -> PlanFile:
     """The plan in a file. Raises UsageError when it is none, or is for another command or place."""
     document = parse_plan(file)
     place = {
@@ -170,7 +193,7 @@ def read_plan(session: Session, file: str, action: Action) -> Plan:
     options = document.get("options")
     options = options if isinstance(options, dict) else {}
     at = document.get("at")
-    return Plan(
+    return PlanFile(
         items=plan_items(document, action, force=options.get("force") is True),
         options=options,
         at=parse_rfc3339(at) if isinstance(at, str) else None,
@@ -201,6 +224,13 @@ def plan_items(document: dict[str, Any], action: Action, *, force: bool) -> tupl
             raise UsageError("an item of the plan has no digest")
         verdict = item.get("verdict")
         known = verdict in {str(one) for one in Verdict}
-        meant = not known or movable(action, Verdict(verdict), force=force)
+        meant = item.get("moves") is not False and (
+            not known or movable(action, Verdict(verdict), force=force)
+        )
         found.append(PlanItem(name.lower(), meant))
     return tuple(found)
+
+
+def read_any_plan(file: str) -> PlanFile:
+    """Read a plan of either command, only to look at its letters."""
+    return PlanFile(plan_items(parse_plan(file), Action.RELEASE, force=True), {}, None)

@@ -1,16 +1,18 @@
-"""Dead letters: what each one is worth, which ones a command means, and plans. Pure."""
+"""Dead letters: their verdicts, which ones a command selects, and what it plans to move. Pure."""
 
 import re
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from itertools import groupby
 from typing import NamedTuple
 
-from ledgerctl.domain.error_groups import error_group, masked_error
+from ledgerctl.domain.audit import JobPage
+from ledgerctl.domain.error_groups import error_group
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.payload import (
     Payload,
@@ -19,14 +21,14 @@ from ledgerctl.domain.payload import (
     read_payload,
     requeued,
 )
+from ledgerctl.domain.sieve import HashSet, Sieve, name_of
 from ledgerctl.domain.times import shifted
-from ledgerctl.errors import ExitCode
 
 ARCHIVED_BYTES_MAX = 12_000_000  # with the longest id, what a document of MongoDB can hold
 
 
 class Verdict(StrEnum):
-    """What a dead letter is worth, in the order in which the first that holds is taken."""
+    """Verdicts on a dead letter; the first that holds is given."""
 
     UNREADABLE = "unreadable"
     UNKNOWN_JOB = "unknown_job"  # no job of that id, or jobs of two types
@@ -37,15 +39,18 @@ class Verdict(StrEnum):
     RETRYABLE = "retryable"
 
 
+ORDINALS = {verdict: number for number, verdict in enumerate(Verdict)}
+
+
 class Action(StrEnum):
-    """What can be done to a dead letter."""
+    """Changes of dead letters."""
 
     REQUEUE = "requeue"
     RELEASE = "release"
 
 
-class Standing(NamedTuple):
-    """What the job document says of a letter's job."""
+class JobStatus(NamedTuple):
+    """A dead letter's job as its document describes it."""
 
     job_id: str
     state: State
@@ -55,85 +60,84 @@ class Standing(NamedTuple):
 
 @dataclass(slots=True)
 class Letter:
-    """One dead letter: its bytes, where it stands, what it says and what it is worth."""
+    """One dead letter: its bytes, its place, its content and its verdict."""
 
     raw: bytes
     position: int  # from 0 at the head, letters that a filter passed over first
-    key: str  # the list it stands on
-    index: int  # its place on that list
+    index: int  # its place on the list on which it stands
+    before: int  # bytes of that list that stand before it
+    is_aside: bool  # a filter passed it over: it stands on another list than the letters'
     read: Payload | Unreadable
-    standing: Standing | None = None
+    status: JobStatus | None = None
     verdict: Verdict = Verdict.UNREADABLE
 
     @property
     def fits_archive(self) -> bool:
-        """Whether it can be archived, without which nothing takes it."""
+        """True where the archive can hold it; nothing takes a letter that it cannot hold."""
         return len(self.raw) <= ARCHIVED_BYTES_MAX
 
     @property
     def payload(self) -> Payload | None:
-        """What it says; None when it cannot be read."""
+        """Its content; None when it cannot be read."""
         return self.read if isinstance(self.read, Payload) else None
 
     @property
     def digest(self) -> str:
-        """Its name: first 12 hex digits of the SHA-256 of its bytes."""
+        """First 12 hex digits of the SHA-256 of its bytes."""
         return digest(self.raw)
 
     @property
     def job_id(self) -> str | None:
-        """The job it is about."""
+        """Id of its job, as it spells it."""
         return None if isinstance(self.read, Unreadable) else self.read.job_id
 
     @property
     def account_id(self) -> str | None:
-        """The account it names, else its job's."""
+        """Account that it names, else its job's."""
         if isinstance(self.read, Unreadable):
             return None
-        if self.read.account_id is None and self.standing is not None:
-            return self.standing.account_id
+        if self.read.account_id is None and self.status is not None:
+            return self.status.account_id
         return self.read.account_id
 
     @property
     def error(self) -> str | None:
-        """Why the job failed."""
+        """Error of the job's failure."""
         return None if isinstance(self.read, Unreadable) else self.read.error
 
     @property
     def failed_at(self) -> datetime | None:
-        """When the job failed."""
+        """Time of the job's failure."""
         return None if isinstance(self.read, Unreadable) else self.read.failed_at
 
     @property
     def state(self) -> State | None:
-        """The state of its job, where there is one."""
-        return None if self.standing is None else self.standing.state
+        """State of its job, where there is one."""
+        return None if self.status is None else self.status.state
 
     @property
     def group(self) -> str | None:
-        """The group of its error; None when it cannot be read."""
+        """Group of its error; None when it cannot be read."""
         return None if isinstance(self.read, Unreadable) else error_group(self.read.error)
 
 
-def letters(entries: Iterable[tuple[str, int, bytes]]) -> Iterator[Letter]:
-    """The letters on these places (list, index, bytes), each as it is read, not judged yet."""
-    for position, (key, index, raw) in enumerate(entries):
-        yield Letter(raw, position, key, index, read_payload(raw))
+def judge(found: Iterable[Letter], queued: Callable[[str], bool], seen: HashSet) -> None:
+    """Give each letter the first verdict that holds. Source: contract, section 3, dead.
 
-
-def judge(found: Iterable[Letter], queued: Collection[str], seen: set[str]) -> None:
-    """Give each letter its verdict: the first that holds. Source: contract, section 3, dead.
-
-    Each has its job's standing, if it has one. `queued` are the jobs on retry and processing,
-    `seen` those of letters nearer the head, to which these are added; both by the job's own text.
+    Each has its job's status, if it has one. `queued` tells of the jobs on retry and processing, and
+    is asked only where nothing else decides; `seen` holds those of letters nearer the head, to
+    which these are added; both by the job's own text.
     """
     for letter in found:
-        read, standing = letter.read, letter.standing
+        read, status = letter.read, letter.status
         if isinstance(read, Unreadable):
             continue
-        name = read.job_id if standing is None else standing.job_id
-        letter.verdict = verdict(standing, queued=name in queued, seen=name in seen)
-        seen.add(name)
+        name = read.job_id if status is None else status.job_id
+        is_first = seen.add(name)
+        verdict = verdict_by_job(status)
+        if verdict is None:
+            verdict = Verdict.QUEUED if queued(name) else None
+        letter.verdict = verdict or (Verdict.RETRYABLE if is_first else Verdict.DUPLICATE)
 
 
 BY_STATE = {
@@ -143,22 +147,16 @@ BY_STATE = {
 }
 
 
-def verdict(standing: Standing | None, *, queued: bool, seen: bool) -> Verdict:
-    """The verdict on a readable letter."""
-    if standing is None:
+def verdict_by_job(status: JobStatus | None) -> Verdict | None:
+    """Give the verdict that the job alone decides; None where the lists decide."""
+    if status is None:
         return Verdict.UNKNOWN_JOB
-    found = BY_STATE.get(standing.state)
-    if found is not None:
-        return found
-    if standing.succeeded:
-        return Verdict.SETTLED
-    if queued:
-        return Verdict.QUEUED
-    return Verdict.DUPLICATE if seen else Verdict.RETRYABLE
+    found = BY_STATE.get(status.state)
+    return Verdict.SETTLED if found is None and status.succeeded else found
 
 
 def movable(action: Action, found: Verdict, *, force: bool) -> bool:
-    """Whether this action takes a letter of that verdict. Source: contract, section 3, dead."""
+    """Tell if this action takes a letter of that verdict. Source: contract, section 3, dead."""
     match action:
         case Action.RELEASE:
             return True
@@ -170,7 +168,7 @@ def movable(action: Action, found: Verdict, *, force: bool) -> bool:
 
 
 class PlanItem(NamedTuple):
-    """One letter of a plan, and whether the plan meant to move it."""
+    """One letter of a plan file; `meant` tells that the plan moves it."""
 
     digest: str
     meant: bool
@@ -178,7 +176,7 @@ class PlanItem(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which letters a command means; what is given is combined by AND."""
+    """Selectors of dead letters, combined by AND."""
 
     jobs: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
@@ -195,29 +193,22 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no selector was given at all."""
-        return not (
-            self.jobs
-            or self.digests
-            or self.everything
-            or self.is_filter
-            or self.limit is not None
-            or self.plan is not None
-        )
+        """True where no selector is given at all."""
+        return not (self.names or self.everything or self.is_filter or self.limit is not None)
 
     @property
     def is_filter(self) -> bool:
-        """Whether letters are chosen by what they say: such a change holds the lease."""
+        """True where letters are chosen by their content: such a change holds the lease."""
         chosen = (self.group, self.error, self.account, self.state, self.verdict)
         return any(one is not None for one in (*chosen, self.failed_before, self.failed_after))
 
     @property
     def names(self) -> bool:
-        """Whether letters are named one by one: by id, digest or plan."""
+        """True where letters are named one by one: by id, digest or plan."""
         return bool(self.jobs or self.digests or self.plan is not None)
 
     def named(self, letter: Letter, planned: "Counter[str]") -> bool:
-        """Whether ids, digests and the plan mean this letter; takes it off what is planned."""
+        """Tell if ids, digests and the plan name this letter; take it off the planned ones."""
         if self.jobs and not (letter.job_id in self.jobs or self._is_job(letter)):
             return False
         if self.digests and letter.digest not in self.digests:
@@ -230,16 +221,16 @@ class Selection:
         return True
 
     def _is_job(self, letter: Letter) -> bool:
-        return letter.standing is not None and letter.standing.job_id in self.jobs
+        return letter.status is not None and letter.status.job_id in self.jobs
 
     def may_mean(self, letter: Letter) -> bool:
-        """Whether it can be meant, as far as its own bytes tell: only then is its job looked up."""
+        """Tell if its own bytes leave it possible that it is selected: only then its job is read."""
         text = letter.job_id
         if text is None:
             return True
         if self.jobs and text.lower() not in self._job_names:
             return False
-        if self._digest_names is not None and letter.digest not in self._digest_names:
+        if self.digest_names is not None and letter.digest not in self.digest_names:
             return False
         return (
             (self.group is None or letter.group == self.group)
@@ -253,22 +244,21 @@ class Selection:
         return frozenset(job.lower() for job in self.jobs)
 
     @cached_property
-    def _digest_names(self) -> frozenset[str] | None:
+    def digest_names(self) -> frozenset[str] | None:
+        """Digests that are named, by themselves or by the plan; None where none is asked for."""
         if not self.digests and self.plan is None:
             return None
         return frozenset(self.digests) | {item.digest for item in self.plan or ()}
 
     def passes(self, letter: Letter) -> bool:
-        """Whether the filters let this letter through; one without `failed_at` matches neither."""
-        return self._says(letter) and self._failed(letter.failed_at)
-
-    def _says(self, letter: Letter) -> bool:
+        """Tell if the filters let this letter through; one without `failed_at` matches neither."""
         return (
             (self.verdict is None or letter.verdict is self.verdict)
             and (self.state is None or letter.state is self.state)
             and (self.account is None or letter.account_id == self.account)
             and (self.group is None or letter.group == self.group)
             and (self.error is None or self._errs(letter))
+            and self._failed(letter.failed_at)
         )
 
     def _errs(self, letter: Letter) -> bool:
@@ -284,115 +274,24 @@ class Selection:
             self.failed_after is None or at >= self.failed_after
         )
 
+    def planned(self) -> "Counter[str]":
+        """Count how often the plan lists each digest."""
+        return Counter(item.digest for item in self.plan or ())
 
-@dataclass(slots=True)
-class Selected:
-    """The letters that a command means, fixed at its start, and what is said of the named ones."""
-
-    letters: list[Letter] = field(default_factory=list)
-    moving: list[Letter] = field(default_factory=list)
-    left: list[Letter] = field(default_factory=list)  # named, and left by a filter or the limit
-    missing: list[str] = field(default_factory=list)  # ids and digests of no letter
-
-    @property
-    def too_large(self) -> int:
-        """How many of them nothing takes, because the archive cannot hold them."""
-        return sum(not one.fits_archive for one in self.letters)
-
-    @property
-    def skipped(self) -> dict[str, int]:
-        """Those that the action does not take, counted by verdict."""
-        moving = {id(letter) for letter in self.moving}
-        return counted(str(one.verdict) for one in self.letters if id(one) not in moving)
+    def of(self, found: Iterable[Letter]) -> Iterator[Letter]:
+        """Give the selected ones of these judged letters, in order."""
+        planned = self.planned()
+        for letter in found:
+            if self.named(letter, planned) and self.passes(letter):
+                yield letter
 
 
-def select(
-    found: Sequence[Letter], selection: Selection, action: Action | None, *, force: bool = False
-) -> Selected:
-    """The letters that are meant, in order from the head; without an action all of them move.
-
-    With `--limit N` it ends with the Nth letter that the action takes.
-    """
-    planned = Counter(item.digest for item in selection.plan or ())
-    chosen = Selected()
-    full = False
-    for letter in found:
-        if not selection.named(letter, planned):
-            continue
-        if full or not selection.passes(letter):
-            chosen.left.append(letter)
-            continue
-        chosen.letters.append(letter)
-        if action is None or (letter.fits_archive and movable(action, letter.verdict, force=force)):
-            chosen.moving.append(letter)
-            full = len(chosen.moving) == selection.limit
-        if full and not selection.names:
-            break
-    chosen.missing = missing(selection, chosen, planned)
-    return chosen
-
-
-def missing(selection: Selection, chosen: Selected, planned: "Counter[str]") -> list[str]:
-    """What was named and is no dead letter; of a plan only what it meant to move."""
-    known = [*chosen.letters, *chosen.left]
-    jobs = {letter.job_id for letter in known}
-    jobs |= {letter.standing.job_id for letter in known if letter.standing}
-    gone = [job for job in dict.fromkeys(selection.jobs) if job not in jobs]
-    if selection.digests:
-        digests = {letter.digest for letter in known}
-        gone += [one for one in dict.fromkeys(selection.digests) if one not in digests]
-    meant = Counter(item.digest for item in selection.plan or () if item.meant)
-    return gone + [one for one, left in planned.items() for _ in range(min(left, meant[one]))]
-
-
-def exit_code(
-    selection: Selection, chosen: Selected, *, done: Collection[int], already: int
-) -> ExitCode:
-    """How the things that were named ended. Source: contract, section 1, the last paragraph.
-
-    `done` are the ids of the letter objects that were moved or are where they belong already;
-    `already` counts missing ones that another operator took meanwhile.
-    """
-    if not selection.names:
-        return ExitCode.DONE
-    good, bad = outcomes(selection, chosen, done)
-    absent = len(chosen.missing) - already
-    good += already + len(chosen.left)
-    if not bad and not absent:
-        return ExitCode.DONE
-    if good:
-        return ExitCode.PARTIAL
-    return ExitCode.REFUSED if bad else ExitCode.NOT_FOUND
-
-
-def outcomes(selection: Selection, chosen: Selected, done: Collection[int]) -> tuple[int, int]:
-    """How many named things were done and how many not: a job is done with its first letter."""
-    meant = Counter(item.digest for item in selection.plan or () if item.meant)
-    unmeant = Counter(item.digest for item in selection.plan or () if not item.meant)
-    well: dict[str, bool] = {}
-    good = bad = 0
-    for letter in chosen.letters:
-        ok = id(letter) in done
-        if selection.jobs:
-            name = letter.job_id or ""
-            well[name] = well.get(name, False) or ok
-        elif ok:
-            good += 1
-            meant[letter.digest] -= 1
-        elif selection.plan is not None and unmeant[letter.digest] > 0:
-            unmeant[letter.digest] -= 1  # as the plan foresaw
-            good += 1
-        else:
-            bad += 1
-    return good + sum(well.values()), bad + sum(not ok for ok in well.values())
-
-
-# --- what is written -----------------------------------------------------------------------
+# --- planning ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RequeuePolicy:
-    """How a requeued payload is rewritten: attempts (None: kept) and when it is due."""
+    """Attempts (None: kept) and due times that a requeue writes."""
 
     attempts: int | None = 0
     delay: timedelta = timedelta(0)
@@ -400,268 +299,241 @@ class RequeuePolicy:
     force: bool = False
 
     def due(self, now: datetime, at: int, count: int) -> datetime:
-        """When the letter number `at` of `count` is due: delay + at · spread / count."""
+        """Give the due time of letter number `at` of `count`: delay + at · spread / count."""
         return shifted(shifted(now, self.delay), self.spread * at / max(1, count))
 
     def written(self, raw: bytes, now: datetime, at: int, count: int) -> bytes:
-        """The payload to put on retry; nothing but attempts and the due time differs."""
+        """Give the payload to put on retry; nothing but attempts and the due time differs."""
         return requeued(raw, attempts=self.attempts, due=self.due(now, at, count), now=now)
 
 
-class Pick(NamedTuple):
-    """One letter to take: its place in the operation, its bytes, and what goes on retry."""
+class Named(NamedTuple):
+    """One letter that is told apart by its digest; `order` is None where it does not move."""
 
-    order: int
-    letter: Letter
-    written: bytes | None  # None: released
-
-
-# --- chunks --------------------------------------------------------------------------------
-
-CHUNK_LETTERS = 250
-CHUNK_SPAN = 300  # entries of the list, those that stay included
-CHUNK_BYTES = 256_000
-SCATTERED_LETTERS = 100  # each costs a walk along the list
-# What one call may walk along a list: an entry is a step, and so are 1,000 bytes, or 50,000 that
-# are jumped over to reach a letter. 40,000 steps kept a server busy for 5 ms on a slow machine.
-SCATTERED_STEPS = 40_000
-
-
-class Piece(NamedTuple):
-    """Letters that one script takes, and the stretch from the head in which they stand.
-
-    `first` and `last` are the entries at the ends of the stretch; without picks it is only
-    passed over.
-    """
-
-    picks: tuple[Pick, ...]
-    span: int
-    first: bytes = b""
-    last: bytes = b""
-
-
-class Way(StrEnum):
-    """How letters are taken out of the list."""
-
-    KEEP = "keep"  # near the head; the few that stay are put back by the same script
-    SCATTER = "scatter"  # one by one, wherever they stand
-    SET_ASIDE = "set aside"  # from the head on; those that stay wait on a list of their own
-
-
-def best_way(found: Sequence[bytes], moving: Sequence[Letter], *, leased: bool) -> Way:
-    """The way that holds the server shortest: see `Way`. Only a leased run may pass letters over.
-
-    With the lease no call walks further than SCATTERED_STEPS. Without it one may have to.
-    """
-    if not moving:
-        return Way.KEEP
-    end = moving[-1].index + 1
-    if end - len(moving) <= CHUNK_SPAN and bytes_staying(found, moving, end) <= CHUNK_BYTES:
-        return Way.KEEP
-    if not leased:
-        return Way.SCATTER
-    return Way.SET_ASIDE if are_many(moving) or is_deep(found, moving) else Way.SCATTER
-
-
-def are_many(moving: Sequence[Letter]) -> bool:
-    """Whether walking to each of them costs more than passing over those between them."""
-    return len(moving) > 2 * SCATTERED_LETTERS
-
-
-def wants_lease(found: Sequence[bytes], moving: Sequence[Letter]) -> bool:
-    """Whether without the lease some call would walk further than SCATTERED_STEPS."""
-    return best_way(found, moving, leased=False) is Way.SCATTER and is_deep(found, moving)
-
-
-def is_deep(found: Sequence[bytes], moving: Sequence[Letter]) -> bool:
-    """Whether taking these letters where they stand lets a call walk too far along the list."""
-    size = sum(map(len, found)) / max(1, len(found))  # bytes of an entry
-    at_once = min(len(moving), SCATTERED_LETTERS)
-    walked = max(
-        min(letter.index - before, len(found) - letter.index)
-        for before, letter in enumerate(moving)
-    )
-    steps = SCATTERED_STEPS // 4 if are_many(moving) else SCATTERED_STEPS  # each call walks anew
-    return walked * (1 + size / 1_000 + at_once * size / 50_000) > steps
-
-
-def bytes_staying(found: Sequence[bytes], moving: Sequence[Letter], end: int) -> int:
-    """The bytes of the letters that stay before the last one to take."""
-    return sum(map(len, found[:end])) - sum(len(letter.raw) for letter in moving)
-
-
-def pieces(found: Sequence[bytes], picks: Iterable[Pick], chosen: Way) -> Iterator[Piece]:
-    """Cut the letters to take into pieces that are bounded in number, span and bytes.
-
-    The letters are asked for as the pieces are.
-
-    `found` are the entries of the list from its head on, as they stood when it was read.
-    """
-    match chosen:
-        case Way.KEEP:
-            count = 0
-            for run in runs(picks, CHUNK_LETTERS):
-                count += len(run)
-                staying = run[-1].letter.index + 1 - count
-                yield Piece(tuple(run), staying + len(run))
-        case Way.SCATTER:
-            placed = ((pick.letter.index, pick) for pick in picks)
-            for run in scattered(placed, len(found)):
-                yield Piece(tuple(run), 0)
-        case Way.SET_ASIDE:
-            yield from stretches(found, picks)
-
-
-def runs(picks: Iterable[Pick], letters_max: int) -> Iterator[list[Pick]]:
-    """Runs of letters to take, bounded in number and bytes."""
-    run: list[Pick] = []
-    size = 0
-    for pick in picks:
-        grown = len(pick.letter.raw) + len(pick.written or b"")
-        if run and (len(run) >= letters_max or size + grown > CHUNK_BYTES):
-            yield run
-            run, size = [], 0
-        run.append(pick)
-        size += grown
-    if run:
-        yield run
-
-
-def scattered(placed: Iterable[tuple[int, Pick]], length: int) -> Iterator[list[Pick]]:
-    """Runs of letters that stand at these places of a list, each nearer to one of its ends.
-
-    A script walks to all letters of a run from the end that is nearer, so half the list at most.
-    """
-
-    def is_near_tail(one: tuple[int, tuple[int, Pick]]) -> bool:
-        before, (place, _) = one  # those before it are gone when its turn comes
-        return 2 * (place - before) > length - before
-
-    for _, half in groupby(enumerate(placed), is_near_tail):
-        yield from runs((pick for _, (_, pick) in half), SCATTERED_LETTERS)
-
-
-def stretches(found: Sequence[bytes], picks: Iterable[Pick]) -> Iterator[Piece]:
-    """The list up to its last letter to take, cut into stretches that end with one or hold none."""
-    coming = iter(picks)
-    pick = next(coming, None)
-    start = 0
-    while pick is not None:
-        end, size = start, 0
-        taken: list[Pick] = []
-        while pick is not None and end - start < CHUNK_SPAN and len(taken) < CHUNK_LETTERS:
-            size += len(found[end])
-            if end > start and size > CHUNK_BYTES:
-                break
-            if end == pick.letter.index:
-                taken.append(pick)
-                pick = next(coming, None)
-            end += 1
-        if taken:
-            end = taken[-1].letter.index + 1
-        yield Piece(tuple(taken), end - start, found[start], found[end - 1])
-        start = end
-
-
-# --- statistics ----------------------------------------------------------------------------
+    digest: str
+    job_id: str | None
+    verdict: Verdict
+    order: int | None
 
 
 @dataclass(slots=True)
-class ErrorGroup:
-    """Letters whose errors differ only in numbers and ids."""
+class Places:
+    """Letters by their places and the first 8 bytes of their SHA-256: no texts."""
 
-    group: str
-    error: str
-    sample_job: str
-    count: int = 0
-    oldest: datetime | None = None
-    newest: datetime | None = None
+    at: "array[int]" = field(default_factory=lambda: array("I"))  # on the list on which each stands
+    names: "array[int]" = field(default_factory=lambda: array("Q"))
+    aside: int = 0  # so many, the first ones, stand on lists of passed letters
 
-    def add(self, at: datetime | None) -> None:
-        """Count one more letter, of a job that failed then."""
-        self.count += 1
-        if at is not None:
-            if self.oldest is None or at < self.oldest:
-                self.oldest = at
-            if self.newest is None or at > self.newest:
-                self.newest = at
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def add(self, letter: Letter) -> None:
+        """Add one more letter."""
+        self.at.append(letter.index)
+        self.aside += letter.is_aside
+        self.names.append(name_of(letter.raw))
+
+    def once_each(self) -> Callable[[bytes], bool]:
+        """Give a test that accepts the bytes of each letter as often as it is here."""
+        names = sorted(self.names)
+        used = bytearray(len(names))
+
+        def accepts(raw: bytes) -> bool:
+            name = name_of(raw)
+            at = bisect_left(names, name)
+            while at < len(names) and names[at] == name:
+                if not used[at]:
+                    used[at] = 1
+                    return True
+                at += 1
+            return False
+
+        return accepts
+
+
+@dataclass(slots=True)
+class Plan:
+    """The letters that one operation moves, fixed when they are selected."""
+
+    action: Action
+    selection: Selection
+    policy: RequeuePolicy
+    selected: Places = field(default_factory=Places)
+    moving: Places = field(default_factory=Places)
+    verdicts: "Counter[str]" = field(default_factory=Counter)  # of the selected ones
+    skipped: "Counter[str]" = field(default_factory=Counter)  # those that do not move, by verdict
+    too_large: list[Named] = field(default_factory=list)  # the archive cannot hold them
+    named: list[Named] = field(default_factory=list)  # selected ones, where letters are named
+    left: int = 0  # named ones that a filter or the limit leaves
+    missing: list[str] = field(default_factory=list)  # ids and digests of no letter
+    already: int = 0  # of the missing ones: another operator took them since the plan was made
+    depth: int = 0  # all letters there are
+    length: int = 0  # those of them that no filter has passed over
+    entry_bytes: float = 0  # average of the list
+    bytes_staying: int = 0  # of letters that stay before the last one that moves
+    judged: bytearray = field(default_factory=bytearray)  # numbers of the verdicts, as selected
+    _bytes_moving: int = 0
+
+    def at_once(self, letters_max: int, bytes_max: int) -> int:
+        """Give how many letters of average size stay within both bounds."""
+        return int(max(1, min(letters_max, bytes_max / max(1.0, self.entry_bytes))))
+
+    def add(self, letter: Letter) -> None:
+        """Add a selected letter; it moves where the action takes its verdict and the archive can hold it."""
+        self.selected.add(letter)
+        self.verdicts[letter.verdict] += 1
+        self.judged.append(ORDINALS[letter.verdict])
+        wanted = movable(self.action, letter.verdict, force=self.policy.force)
+        order = len(self.moving) if wanted and letter.fits_archive else None
+        if order is None:
+            self.skipped[letter.verdict] += 1
+        else:
+            self.moving.add(letter)
+            self._bytes_moving += len(letter.raw)
+            self.bytes_staying = letter.before + len(letter.raw) - self._bytes_moving
+        if not self.selection.names and letter.fits_archive:
+            return
+        one = Named(letter.digest, letter.job_id, letter.verdict, order)
+        if self.selection.names:
+            self.named.append(one)
+        if wanted and order is None:
+            self.too_large.append(one)
+
+
+def select(
+    found: Iterable[Letter],
+    selection: Selection,
+    action: Action,
+    policy: RequeuePolicy = RequeuePolicy(),
+    *,
+    only: Callable[[bytes], bool] | None = None,
+) -> Plan:
+    """Plan the move of the selected ones among these judged letters, in order from the head.
+
+    With `--limit N` the reading ends with the Nth letter that moves. `only` accepts the bytes of
+    letters that were confirmed.
+    """
+    plan = Plan(action, selection, policy)
+    planned = selection.planned()
+    known: set[str | None] = set()
+    full = False
+    letter = None
+    for letter in found:
+        if not selection.named(letter, planned):
+            continue
+        if selection.names:
+            known |= {letter.job_id, letter.digest, letter.status and letter.status.job_id}
+        if full or not selection.passes(letter):
+            plan.left += 1
+        elif only is None or only(letter.raw):
+            plan.add(letter)
+            full = len(plan.moving) == selection.limit
+            if full and not selection.names:
+                break
+    if letter is not None:
+        plan.entry_bytes = (letter.before + len(letter.raw)) / (letter.index + 1)
+    plan.missing = missing(selection, known, planned)
+    return plan
+
+
+def missing(
+    selection: Selection, known: Container[str | None], planned: "Counter[str]"
+) -> list[str]:
+    """List what is named and is no dead letter; of a plan file only what it meant to move."""
+    names = dict.fromkeys((*selection.jobs, *selection.digests))
+    gone = [one for one in names if one not in known]
+    meant = Counter(item.digest for item in selection.plan or () if item.meant)
+    return gone + [one for one, left in planned.items() for _ in range(min(left, meant[one]))]
+
+
+class NamedEnds(NamedTuple):
+    """Named things by how they ended; a job is done with its first letter."""
+
+    done: int
+    refused: int
+    absent: int
+
+
+def named_ends(plan: Plan, done: Callable[[int], bool]) -> NamedEnds:
+    """Count how the named things ended. Source: contract, section 1, the last paragraph.
+
+    `done` tells of an order that its letter was moved or is where it belongs already.
+    """
+    meant = Counter(item.digest for item in plan.selection.plan or () if not item.meant)
+    by_job: dict[str, bool] = {}
+    good = bad = 0
+    for one in plan.named:
+        ok = one.order is not None and done(one.order)
+        if plan.selection.jobs:
+            by_job[one.job_id or ""] = by_job.get(one.job_id or "", False) or ok
+        elif ok:
+            good += 1
+        elif meant[one.digest] > 0:
+            meant[one.digest] -= 1  # as the plan foresaw
+            good += 1
+        else:
+            bad += 1
+    good += sum(by_job.values()) + plan.already
+    return NamedEnds(
+        good, bad + sum(not ok for ok in by_job.values()), len(plan.missing) - plan.already
+    )
+
+
+# --- records -------------------------------------------------------------------------------
+
+
+class Archived(NamedTuple):
+    """One letter that an operation was about to take."""
+
+    operation_id: str
+    chunk: int
+    order: int  # its place in the operation
+    job_id: str | None
+    payload: bytes
+    written_sha256: bytes | None  # of what a requeue put on retry; None for a release
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """The dead letters in figures."""
+class LetterPage:
+    """One job's letters, or one letter: on the list, or as an operation took it."""
 
-    depth: int
-    unreadable: int
-    jobs: int
-    by_error: tuple[ErrorGroup, ...]
-    by_verdict: dict[str, int]
-
-    @property
-    def oldest_failed_at(self) -> datetime | None:
-        """The earliest failure that a letter names."""
-        return min((one.oldest for one in self.by_error if one.oldest), default=None)
-
-    @property
-    def newest_failed_at(self) -> datetime | None:
-        """The latest failure that a letter names."""
-        return max((one.newest for one in self.by_error if one.newest), default=None)
-
-
-# Texts whose group is known, of which many letters share one: how many are kept, and how long ones.
-ERRORS_KEPT, ERROR_KEPT_LENGTH = 1_000, 1_000
-
-
-class Tally:
-    """Counts letters by error and by verdict; keeps their jobs' ids, and no letter."""
-
-    def __init__(self, found: Sequence[Letter] = ()) -> None:
-        self._jobs: set[str] = set()
-        self._verdicts: Counter[Verdict] = Counter()
-        self._groups: dict[str, ErrorGroup] = {}
-        self._of_error: dict[str, ErrorGroup] = {}
-        self.add(found)
-
-    def add(self, found: Sequence[Letter]) -> None:
-        """Count these judged letters too."""
-        self._verdicts.update([letter.verdict for letter in found])
-        for letter in found:
-            read = letter.read
-            if isinstance(read, Unreadable):
-                continue
-            self._jobs.add(read.job_id)
-            error = read.error or ""
-            group = self._of_error.get(error)
-            if group is None:
-                group = self._group_of(error, read.job_id)
-            group.add(read.failed_at)
-
-    def _group_of(self, error: str, job_id: str) -> ErrorGroup:
-        name = error_group(error)
-        if name not in self._groups:
-            self._groups[name] = ErrorGroup(name, masked_error(error), job_id)
-        if len(self._of_error) == ERRORS_KEPT:
-            self._of_error.clear()
-        if len(error) <= ERROR_KEPT_LENGTH:
-            self._of_error[error] = self._groups[name]
-        return self._groups[name]
-
-    def error_groups(self) -> list[ErrorGroup]:
-        """The groups of errors among the readable letters, the most frequent first."""
-        return sorted(self._groups.values(), key=lambda one: (-one.count, one.group))
-
-    def statistics(self) -> Statistics:
-        """What was counted; the most frequent error first."""
-        return Statistics(
-            depth=self._verdicts.total(),
-            unreadable=self._verdicts[Verdict.UNREADABLE],
-            jobs=len(self._jobs),
-            by_error=tuple(self.error_groups()),
-            by_verdict=counted(self._verdicts),
-        )
+    letters: tuple[Letter, ...]
+    archived: tuple[Archived, ...]
+    job: JobPage | None
+    error: str = ""  # why there is no job page
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
-    """How often each verdict occurs, in the order of the verdicts; from a Counter as well."""
+    """Count each verdict, in the order of the verdicts; from a Counter as well."""
     counts = Counter(names)
     return {str(one): counts[str(one)] for one in Verdict if counts[str(one)]}
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def letters(
+    pages: Iterable[Sequence[bytes]],
+    sieve: Sieve | None = None,
+    *,
+    position: int = 0,
+    is_aside: bool = False,
+) -> Iterator[Letter]:
+    """Give the letters on these pages of a list, each as it is read, not judged yet.
+
+    Only what the sieve keeps is parsed and given.
+    """
+    index = before = 0
+    for page in pages:
+        last = 0
+        for at in range(len(page)) if sieve is None else sieve(page):
+            if last < at:
+                before += sum(map(len, page[last:at]))
+            raw = page[at]
+            place = index + at
+            yield Letter(raw, position + place, place, before, is_aside, read_payload(raw))
+            before += len(raw)
+            last = at + 1
+        before += sum(map(len, page[last:]))
+        index += len(page)

@@ -62,10 +62,10 @@ WRITES: Mapping[str, Rights] = {
     ),
 }  # fmt: skip
 
-READING_LISTS = ("lindex", "llen", "lpos", "lrange", "type", "scan", "time")
+READING_LISTS = ("lindex", "llen", "lpos", "lrange", "type", "scan", "smembers", "time")
 CHANGING_LISTS = (
     "linsert", "lmove", "lpop", "lpush", "lpushx", "lrem", "lset", "ltrim", "rpop", "rpush",
-    "rpushx", "eval", "evalsha", "script|load",
+    "rpushx", "sadd", "srem", "eval", "evalsha", "script|load",
 )  # fmt: skip
 
 

@@ -1,17 +1,35 @@
-"""Looking at dead letters: read once, judged by the ledger's jobs, selected."""
+"""Dead letters: read in pages, judged by their jobs, selected; nothing is changed here."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain, islice
 
 from ledgerctl.domain.audit import JobPage
-from ledgerctl.domain.dead import Letter, Selection, Standing, Statistics, Tally, judge, letters
-from ledgerctl.domain.dead_results import Archived, LetterPage
-from ledgerctl.domain.payload import Payload, Unreadable, read_payload
+from ledgerctl.domain.dead import (
+    Action,
+    Archived,
+    JobStatus,
+    Letter,
+    LetterPage,
+    Plan,
+    RequeuePolicy,
+    Selection,
+    Verdict,
+    judge,
+    letters,
+    select,
+)
+from ledgerctl.domain.dead_stats import Statistics, Tally
+from ledgerctl.domain.payload import Unreadable, read_payload
+from ledgerctl.domain.sieve import HashSet, Sieve, by_digest, by_hash, by_job, either, name_of
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
 from ledgerctl.operations.cases import show_job
+from ledgerctl.operations.waiting import Waiting
 from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.codec import may_print_otherwise
 from ledgerctl.stores.connections import Stores
@@ -20,108 +38,219 @@ from ledgerctl.stores.leases import Lease
 LEASE = "dead-letters"
 TERM = timedelta(seconds=10)
 RENEW_EVERY = timedelta(seconds=2)
-PIECE_LETTERS, PIECE_BYTES = 1_000, 4_000_000  # read and looked up at once
+FIRST_PIECE_LETTERS, PIECE_LETTERS, PIECE_BYTES = 250, 2_000, 4_000_000  # looked up at once
+DIGEST = re.compile(r"[0-9A-Fa-f]{12}")
+EVERYTHING = Selection(everything=True)
 
 
-def look(stores: Stores, selection: Selection | None = None) -> list[Letter]:
-    """Every dead letter in order from the head, judged; those a filter passed over first.
+def look(
+    stores: Stores, selection: Selection = EVERYTHING, *, verdicts: bool = True
+) -> Iterator[Letter]:
+    """Read the dead letters that may be selected, in order from the head, judged as they come.
 
-    With a selection only the jobs of letters that it may mean are looked up; the other letters
-    have no true verdict. Each list is read once. Raises WrongKeyType before anything is read.
-    """
-    found = [letter for piece in with_standings(stores, selection) for letter in piece]
-    judge(found, waiting(stores) if found else set(), set())
-    return found
-
-
-def count(stores: Stores) -> Statistics:
-    """The dead letters in figures, each list read once, and no more than a few pieces kept.
-
-    What waits is read when the first piece is there, not after the last as `look` does. Raises
-    WrongKeyType before anything is read.
-    """
-    queued: set[str] | None = None
-    seen: set[str] = set()
-    tally = Tally()
-    for piece in with_standings(stores):
-        if queued is None:
-            queued = waiting(stores)
-        judge(piece, queued, seen)
-        tally.add(piece)
-    return tally.statistics()
-
-
-def with_standings(
-    stores: Stores, selection: Selection | None = None
-) -> Iterator[Sequence[Letter]]:
-    """Every dead letter in order from the head with its job's standing, not judged yet.
-
-    The jobs of a piece are looked up while the next one is read; with a selection, only those of
-    letters that it may mean. Raises WrongKeyType at once.
+    Those that a filter passed over come first. Only the jobs of letters that may be selected are
+    looked up, and without `verdicts` only those that the selection itself needs; the other
+    letters have no true verdict. Raises WrongKeyType before anything is read.
     """
     keys = stores.queues.keys
     stores.queues.require_lists(keys.dead_letter, keys.retry)
-    pieces = in_pieces(letters(stores.dead_letters.entries()))
-    asked = ((piece, to_look_up(piece, selection)) for piece in pieces)
-    return ahead(partial(looked_up, stores), asked)
+    sieve = sieve_of(stores, selection, verdicts=verdicts)
+    return chain.from_iterable(judged(stores, selection, sieve, verdicts=verdicts))
+
+
+def judged(
+    stores: Stores, selection: Selection, sieve: Sieve | None, *, verdicts: bool
+) -> Iterator[list[Letter]]:
+    """Judge the letters piece by piece; jobs of a piece are read while the next piece is."""
+    waiting, seen = Waiting(stores), HashSet()
+    pieces = in_pieces(entries(stores, sieve))
+    asked = ((piece, to_look_up(piece, selection, verdicts=verdicts)) for piece in pieces)
+    for piece in ahead(partial(with_statuses, stores), asked):
+        judge(piece, waiting.holds, seen)
+        yield piece
+
+
+def sieve_of(stores: Stores, selection: Selection, *, verdicts: bool) -> Sieve | None:
+    """Choose the sieve for named letters; for their verdicts it keeps all letters of their jobs."""
+    if selection.jobs:
+        return by_job(selection.jobs)
+    digests = selection.digest_names
+    if digests is None or not verdicts:
+        return None if digests is None else by_digest(digests)
+    jobs = {one.job_id for one in entries(stores, by_digest(digests)) if one.job_id is not None}
+    return either(by_digest(digests), by_job(jobs))
+
+
+def entries(stores: Stores, sieve: Sieve | None) -> Iterator[Letter]:
+    """Read every letter that the sieve keeps, in order from the head."""
+    position = 0
+    for key in stores.dead_letters.lists():
+        counted = Counted(stores.queues.pages(key))
+        aside = key != stores.dead_letters.key
+        yield from letters(counted, sieve, position=position, is_aside=aside)
+        position += counted.entries
+
+
+class Counted:
+    """Counts the entries of pages that pass by."""
+
+    def __init__(self, pages: Iterable[list[bytes]]) -> None:
+        self._pages = pages
+        self.entries = 0
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        for page in self._pages:
+            self.entries += len(page)
+            yield page
 
 
 def in_pieces(found: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """The letters in pieces, which end with the letter that makes them large."""
+    """Cut letters into growing pieces, each ending with the letter that makes it large."""
     piece: list[Letter] = []
-    size = 0
+    size, most = 0, min(FIRST_PIECE_LETTERS, PIECE_LETTERS)
     for letter in found:
         piece.append(letter)
         size += len(letter.raw)
-        if len(piece) == PIECE_LETTERS or size >= PIECE_BYTES:
+        if len(piece) == most or size >= PIECE_BYTES:
             yield piece
-            piece, size = [], 0
+            piece, size, most = [], 0, min(2 * most, PIECE_LETTERS)
     if piece:
         yield piece
 
 
-def to_look_up(piece: Iterable[Letter], selection: Selection | None) -> set[str]:
-    """The ids of the jobs to look up: of the letters meant, and those that may be spelled otherwise.
+def to_look_up(piece: Iterable[Letter], selection: Selection, *, verdicts: bool) -> set[str]:
+    """Name the jobs to look up: of letters that may be selected, and ids of several spellings.
 
     Of the others the text is the job's own id, by which a duplicate is known.
     """
+    wanted = verdicts or bool(selection.jobs) or selection.state is not None
+    account = selection.account is not None
     return {
         text
         for letter in piece
         if (text := letter.job_id) is not None
-        and (selection is None or may_print_otherwise(text) or selection.may_mean(letter))
+        and (
+            may_print_otherwise(text)
+            or (
+                (wanted or not letter.fits_archive or (account and letter.account_id is None))
+                and selection.may_mean(letter)
+            )
+        )
     }
 
 
-def looked_up(stores: Stores, asked: tuple[list[Letter], set[str]]) -> list[Letter]:
-    """The letters, those of the jobs that were asked for with their standings."""
+def with_statuses(stores: Stores, asked: tuple[list[Letter], set[str]]) -> list[Letter]:
+    """Give the letters of the jobs that were asked for their jobs' statuses."""
     piece, texts = asked
-    standings = stores.jobs.standings(texts)
-    bare: list[tuple[Letter, Standing]] = []
+    statuses = stores.jobs.statuses(texts) if texts else {}
+    bare: list[tuple[Letter, JobStatus]] = []
     for letter in piece:
         read = letter.read
         if isinstance(read, Unreadable):
             continue
-        standing = letter.standing = standings.get(read.job_id)
-        if read.account_id is None and standing is not None:
-            bare.append((letter, standing))
-    accounts = stores.jobs.accounts({standing.job_id for _, standing in bare})
-    for letter, standing in bare:
-        letter.standing = standing._replace(account_id=accounts.get(standing.job_id))
+        status = letter.status = statuses.get(read.job_id)
+        if read.account_id is None and status is not None:
+            bare.append((letter, status))
+    if bare:
+        accounts = stores.jobs.accounts({status.job_id for _, status in bare})
+        for letter, status in bare:
+            letter.status = status._replace(account_id=accounts.get(status.job_id))
     return piece
 
 
-def waiting(stores: Stores) -> set[str]:
-    """The jobs that wait on retry or are being processed, by their own ids as text."""
-    queues = stores.queues
-    found: set[str] = set()
-    for key in (queues.keys.retry, *queues.processing_keys()):
-        for raw in queues.read_all(key):
-            payload = read_payload(raw)
-            if isinstance(payload, Payload):
-                found.add(payload.job_id)
-    spelled = stores.jobs.standings(filter(may_print_otherwise, found))
-    return found | {standing.job_id for standing in spelled.values()}
+def listed(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[list[Letter], int]:
+    """Give the first `limit` selected letters (all without), and how many are selected.
+
+    Without selectors only the pages that are shown are read.
+    """
+    found = selection.of(look(stores, selection))
+    depth, _ = stores.dead_letters.depth()
+    shown = list(islice(found, limit))
+    if selection.names or selection.is_filter:
+        return shown, len(shown) + sum(1 for _ in found)
+    return shown, max(depth, len(shown))
+
+
+def count(stores: Stores) -> Statistics:
+    """Count the dead letters by error and by verdict; each list is read once, no letter is kept."""
+    tally = Tally()
+    keys = stores.queues.keys
+    stores.queues.require_lists(keys.dead_letter, keys.retry)
+    for piece in judged(stores, EVERYTHING, None, verdicts=True):
+        tally.add(piece)
+    return tally.statistics()
+
+
+# --- planning ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One requeue or release as the operator asks for it."""
+
+    action: Action
+    selection: Selection
+    policy: RequeuePolicy = field(default_factory=RequeuePolicy)
+    planned_at: datetime | None = None
+
+    @property
+    def needs_verdicts(self) -> bool:
+        """True where the letters that move depend on their verdicts."""
+        by_verdict = self.action is Action.REQUEUE and not self.policy.force
+        return by_verdict or self.selection.verdict is not None
+
+
+def plan(
+    stores: Stores,
+    request: Request,
+    *,
+    shown: bool = True,
+    only: Callable[[bytes], bool] | None = None,
+) -> Plan:
+    """Select the letters of one operation: places and digests, fixed from here on.
+
+    Verdicts that neither the operation needs nor anybody sees (`shown`) are not looked up.
+    """
+    found = look(stores, request.selection, verdicts=shown or request.needs_verdicts)
+    depth, length = stores.dead_letters.depth()
+    made = select(found, request.selection, request.action, request.policy, only=only)
+    made.depth, made.length = depth, length
+    if request.selection.plan is not None and made.missing:
+        made.already = taken_meanwhile(stores, made.missing, request.planned_at)
+    return made
+
+
+def planned_letters(stores: Stores, made: Plan) -> Iterator[Letter]:
+    """Read the selected letters of a plan once more, those that still stand there, as judged."""
+    places, verdicts = made.selected, list(Verdict)
+    size = made.at_once(PIECE_LETTERS, PIECE_BYTES)
+    for start in range(0, len(places), size):
+        orders = range(start, min(start + size, len(places)))
+        piece: list[Letter] = []
+        for order, letter in again(stores, made, orders):
+            letter.verdict = verdicts[made.judged[order]]
+            piece.append(letter)
+        yield from with_statuses(stores, (piece, to_look_up(piece, EVERYTHING, verdicts=True)))
+
+
+def again(stores: Stores, made: Plan, orders: range) -> Iterator[tuple[int, Letter]]:
+    """Read the selected letters of these orders by their places, not judged."""
+    places = made.selected
+    near = range(max(orders.start, min(places.aside, orders.stop)), orders.stop)
+    aside = {places.names[order]: order for order in range(orders.start, near.start)}
+    if aside:
+        for letter in entries(stores, by_hash(aside)):
+            yield aside[name_of(letter.raw)], letter
+    found = stores.dead_letters.at([places.at[order] for order in near], made.entry_bytes)
+    for order in near:
+        raw = found.get(places.at[order], b"")
+        if name_of(raw) == places.names[order]:
+            index = places.at[order]
+            position = index + made.depth - made.length
+            yield order, Letter(raw, position, index, 0, False, read_payload(raw))
+
+
+# --- the lease of changes by filter --------------------------------------------------------
 
 
 @contextmanager
@@ -138,11 +267,9 @@ def leased(stores: Stores, *, operator: str, needed: bool) -> Iterator[Lease | N
             yield lease
         return
     if stores.dead_letters.passed_keys():
-        try:
-            with stores.leases.held(LEASE, operator=operator, term=TERM, renew_every=RENEW_EVERY):
+        with leased_if_free(stores, operator=operator, wanted=True) as lease:
+            if lease is not None:  # else their owner is alive and puts them back itself
                 put_back_passed(stores)
-        except LeaseHeld:
-            pass  # their owner is alive and puts them back itself
     yield None
 
 
@@ -166,9 +293,15 @@ def put_back_passed(stores: Stores) -> None:
         stores.dead_letters.put_back(key)
 
 
+# --- one letter ----------------------------------------------------------------------------
+
+
 def show(stores: Stores, text: str, *, now: datetime) -> LetterPage:
-    """The letters that a job id or a digest means, and their job. Raises NotFound."""
-    found = tuple(letter for letter in look(stores) if means(letter, text))
+    """Give the letters of a job id or a digest, and their job. Raises NotFound."""
+    named = [Selection(jobs=(text,))]
+    if DIGEST.fullmatch(text):
+        named.insert(0, Selection(digests=(text.lower(),)))
+    found = next(filter(None, (tuple(one.of(look(stores, one))) for one in named)), ())
     archived = tuple(stores.archive.about(text)) if not found else ()
     if not found and not archived:
         raise NotFound(
@@ -176,19 +309,12 @@ def show(stores: Stores, text: str, *, now: datetime) -> LetterPage:
             hint="`ledgerctl dead list` shows both",
         )
     job_id = found[0].job_id if found else archived[0].job_id
-    page, trouble = job_page(stores, job_id, now)
-    return LetterPage(found, archived, page, trouble)
-
-
-def means(letter: Letter, text: str) -> bool:
-    """Whether a job id or a digest means this letter."""
-    if text in {letter.job_id, letter.digest}:
-        return True
-    return letter.standing is not None and letter.standing.job_id == text
+    page, error = job_page(stores, job_id, now)
+    return LetterPage(found, archived, page, error)
 
 
 def job_page(stores: Stores, job_id: str | None, now: datetime) -> tuple[JobPage | None, str]:
-    """The job of a letter, or why there is none to show."""
+    """Show the job of a letter, or say why there is none to show."""
     if job_id is None:
         return None, "the entry cannot be read, so its job is not known"
     try:
@@ -198,21 +324,22 @@ def job_page(stores: Stores, job_id: str | None, now: datetime) -> tuple[JobPage
 
 
 def archived_letter(stores: Stores, archived: Archived) -> Letter:
-    """An archived letter judged as if it stood on the list now; it has no position."""
-    letter = Letter(archived.payload, -1, "", -1, read_payload(archived.payload))
-    judge(looked_up(stores, ([letter], to_look_up([letter], None))), waiting(stores), set())
+    """Judge an archived letter as if it stood on the list now; it has no position."""
+    letter = Letter(archived.payload, -1, -1, 0, False, read_payload(archived.payload))
+    with_statuses(stores, ([letter], to_look_up([letter], EVERYTHING, verdicts=True)))
+    judge([letter], Waiting(stores).holds, HashSet())
     return letter
 
 
 def taken_meanwhile(stores: Stores, digests: Iterable[str], since: datetime | None) -> int:
-    """How many of these planned letters another operation took since, by its own notes."""
+    """Count the planned letters that another operation took since, by its own notes."""
     left = Counter(digests)
     notes: dict[str, set[str]] = {}
-    count = 0
+    taken = 0
     for name, operation_id, chunk in stores.archive.chunks_with(list(left), since):
         if operation_id not in notes:
             notes[operation_id] = set(stores.dead_letters.noted(operation_id))
         if left[name] > 0 and str(chunk) in notes[operation_id]:
             left[name] -= 1
-            count += 1
-    return count
+            taken += 1
+    return taken

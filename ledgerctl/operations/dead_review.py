@@ -1,19 +1,20 @@
-"""Reviewing dead letters one by one: each decision is a chunk of one operation, and can be undone."""
+"""Review of dead letters one by one: each decision is a chunk of one operation, and can be undone."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from ledgerctl.domain.dead import Action, Letter, RequeuePolicy, Way
-from ledgerctl.domain.dead_results import LetterPage
+from ledgerctl.domain.dead import Action, Letter, LetterPage, Plan, RequeuePolicy, Selection
+from ledgerctl.domain.removal import RemovalStrategy
+from ledgerctl.domain.results import Result, Run
 from ledgerctl.operations.dead import job_page
-from ledgerctl.operations.dead_moves import Move, writer
-from ledgerctl.operations.dead_restore import Restore, taken_by
+from ledgerctl.operations.dead_moves import Move
+from ledgerctl.operations.dead_restore import Restorable, restore, taken_by
 from ledgerctl.stores.connections import Stores
 
 
 @dataclass(slots=True)
 class Review:
-    """One person's review. The operation can also be restored as a whole, with `dead restore`."""
+    """One person's review; the operation can also be restored as a whole, with `dead restore`."""
 
     stores: Stores
     operation_id: str
@@ -24,30 +25,32 @@ class Review:
     _order: int = 0
 
     def page(self, letter: Letter) -> LetterPage:
-        """The letter with its job and its ledger rows."""
-        job, trouble = job_page(self.stores, letter.job_id, self.stores.mongo.now())
-        return LetterPage((letter,), (), job, trouble)
+        """Give the letter with its job and its ledger rows."""
+        job, error = job_page(self.stores, letter.job_id, self.stores.mongo.now())
+        return LetterPage((letter,), (), job, error)
 
     def take(self, letter: Letter, action: Action) -> bool:
         """Requeue or release one letter; False when somebody else has taken it."""
-        now = self.stores.queues.now(self.own_now)
+        made = Plan(action, Selection(everything=True), replace(self.policy, force=True))
+        made.entry_bytes = len(letter.raw)
+        _, made.length = self.stores.dead_letters.depth()
+        made.add(letter)
         move = Move(
-            stores=self.stores,
-            operation_id=self.operation_id,
-            moving=[letter],
-            write=writer(action, self.policy, now, 1),
-            found=(),
+            self.stores,
+            self.operation_id,
+            made,
+            now=self.stores.queues.now(self.own_now),
             at=self.stores.mongo.now(),
-            way=Way.SCATTER,
+            strategy=RemovalStrategy.SCATTER,
             chunk=self._last,
             first=self._order,
         )
-        taken = bool(move.run().taken)
+        move.run()
         self._last = move.chunk
-        if taken:
+        if move.moved:
             self._order += 1
             self._chunks.append(self._last)
-        return taken
+        return move.moved == 1
 
     def undo_last(self) -> bool:
         """Put the last decision's letter back; False when it has left the retry queue."""
@@ -55,7 +58,8 @@ class Review:
         chunks = [
             chunk for chunk in taken_by(self.stores, self.operation_id) if chunk.number == number
         ]
-        restore = Restore(
-            self.stores, self.operation_id, self.operation_id, chunks, stopping=lambda: False
+        run: Run[None] = Run(
+            self.operation_id, None, Result(), stopping=lambda: False, progress=lambda _text: None
         )
-        return restore.run().restored == 1
+        restore(self.stores, Restorable(self.operation_id, chunks), run)
+        return run.result.counts.get("restored") == 1

@@ -1,14 +1,14 @@
-"""The dead letters that operations took, byte for byte."""
+"""Archive of the dead letters that operations took, byte for byte."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from bson import Binary
 from pymongo import errors as mongo_errors
 
-from ledgerctl.domain.dead import Pick
-from ledgerctl.domain.dead_results import Archived
+from ledgerctl.domain.dead import Archived
 from ledgerctl.domain.payload import digest, sha256
+from ledgerctl.domain.removal import Pick, Piece
 from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
@@ -23,12 +23,10 @@ class Archive:
         self._mongo = mongo
         self._documents = mongo.collection("dead_archive")
 
-    def keep(
-        self, operation_id: str, chunks: Sequence[tuple[int, Sequence[Pick]]], *, at: datetime
-    ) -> None:
-        """Store the exact bytes of these chunks durably; storing them again changes nothing."""
+    def keep(self, operation_id: str, pieces: Iterable[Piece], *, at: datetime) -> None:
+        """Store the exact bytes of these pieces durably; storing them again changes nothing."""
         documents = [
-            to_document(operation_id, chunk, pick, at) for chunk, picks in chunks for pick in picks
+            to_document(operation_id, one.chunk, pick, at) for one in pieces for pick in one.picks
         ]
         if not documents:
             return

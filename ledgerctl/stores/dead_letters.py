@@ -1,15 +1,16 @@
-"""The dead letters on Redis: taken, put back and restored by scripts that name exact bytes."""
+"""Dead letters on Redis: taken, put back and restored by scripts that name exact bytes."""
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from redis import exceptions as redis_errors
 
-from ledgerctl.domain.dead import CHUNK_BYTES, Pick
+from ledgerctl.domain.removal import CHUNK_BYTES, Piece
 from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown
-from ledgerctl.stores.queues import Queues
+from ledgerctl.stores.queues import PAGE_BYTES, PAGE_ENTRIES_MAX, Call, Queues, evaluation
 
 TRIES = 4  # of one script whose reply was lost; each waits for a reply of its own
 PAUSE_S = 0.1
@@ -17,6 +18,11 @@ PUT_BACK_MAX = 1_000  # letters that one script puts back, each by one move from
 SLACK = 600  # entries towards the head among which a shifted letter is looked for
 TAKEN, BEFORE, MISSING = 1, 2, 0
 DONE: tuple[int, ...] = ()
+PUT_BACK_TOGETHER = 8
+GAP_MAX = 8  # entries between two letters that are read along with them
+
+Taken = Sequence[int] | None | LedgerctlError
+"""The picks of a piece that are not there; None where others stand at its ends; a refusal."""
 
 
 class DeadLetters:
@@ -48,16 +54,38 @@ class DeadLetters:
 
     # reading
 
-    def entries(self) -> Iterator[tuple[str, int, bytes]]:
-        """Every letter with its list and its place there: passed ones first, then the list."""
-        for key in (*self._queues.passed_keys(), self.key):
-            for index, raw in enumerate(self._queues.read_all(key)):
-                yield key, index, raw
+    def lists(self) -> tuple[str, ...]:
+        """The lists of letters, in order: those of passed ones first."""
+        return (*self._queues.passed_keys(), self.key)
 
-    def count(self) -> int:
-        """How many letters there are, passed ones included."""
-        keys = (*self._queues.passed_keys(), self.key)
-        return sum(self._queues.length(key) for key in keys)
+    def depth(self) -> tuple[int, int]:
+        """Count all letters, and those of them that no filter has passed over."""
+        *aside, last = self._queues.lengths(*self.lists())
+        return sum(aside) + last, last
+
+    def at(self, places: Sequence[int], entry_bytes: float) -> dict[int, bytes]:
+        """Read the letters at these places, in rising order, in one round trip."""
+        most = max(1, min(PAGE_ENTRIES_MAX, int(PAGE_BYTES / max(1, entry_bytes))))
+        wanted: list[tuple[int, int]] = []
+        for place in places:
+            start, count = wanted[-1] if wanted else (place, 0)
+            if not wanted or place - start >= most or place - start - count > GAP_MAX:
+                wanted.append((place, 1))
+            else:
+                wanted[-1] = (start, place - start + 1)
+        pages = self._queues.stretches(self.key, wanted) if wanted else []
+        return {
+            start + at: raw
+            for (start, _), page in zip(wanted, pages, strict=True)
+            for at, raw in enumerate(page)
+        }
+
+    def stretch(self, start: int, count: int, entry_bytes: float) -> list[bytes]:
+        """Read `count` letters from this place on, or as many as there are, in one round trip."""
+        most = max(1, min(PAGE_ENTRIES_MAX, int(PAGE_BYTES / max(1, entry_bytes))))
+        starts = range(start, start + count, most)
+        wanted = [(at, min(most, start + count - at)) for at in starts]
+        return list(chain.from_iterable(self._queues.stretches(self.key, wanted)))
 
     def head(self, count: int) -> list[bytes]:
         """The letters nearest the head."""
@@ -73,10 +101,10 @@ class DeadLetters:
 
     def forget(self, operation_id: str, chunk: int) -> None:
         """Take a chunk off an operation's notes: nothing of it will be restored any more."""
-        self._run("drop", [self.notes_key(operation_id)], [str(chunk)])
-        for mark in self.restored(operation_id):
-            if mark.partition(":")[0] == str(chunk):
-                self._run("drop", [self.restored_key(operation_id)], [mark])
+        marks = [one for one in self.restored(operation_id) if one.split(":")[0] == str(chunk)]
+        marked = self.restored_key(operation_id)
+        drops: list[Call] = [("drop", [self.notes_key(operation_id)], [str(chunk)])]
+        self._all([*drops, *(("drop", [marked], [mark]) for mark in marks)])
 
     # checks
 
@@ -87,64 +115,56 @@ class DeadLetters:
 
     # taking
 
-    def take_near_head(
-        self,
-        operation_id: str,
-        chunk: int,
-        picks: Sequence[Pick],
-        *,
-        span: int,
-        set_aside: bool,
-    ) -> Sequence[int]:
-        """Take letters out of the first `span`; returns the numbers of those not there.
+    def take(
+        self, operation_id: str, pieces: Sequence[Piece], *, key: str = "", set_aside: bool = False
+    ) -> list[Taken]:
+        """Take pieces, in order and in one round trip; returns which picks of each are not there.
 
-        All are taken, or, when some are not there, none. Letters between them keep their
-        order: at the head, or with `set_aside` on the operation's list of passed ones.
+        All picks of a piece are taken, or, when some are not there, none. The others keep their
+        order: at the head, or with `set_aside` on the operation's list of passed ones. A piece
+        without picks is set aside; None when others stand at its ends. Pieces with places are
+        taken from the list `key`, by default the letters. A refusal is the answer of its piece.
         """
-        notes = self.notes_key(operation_id)
-        old, new = texts(picks)
-        return self._taken(
-            "take_near_head",
-            [
-                self.key,
-                self.retry if new else notes,
-                notes,
-                self.passed_key(operation_id) if set_aside else self.key,
-            ],
-            [chunk, span, len(old), *old, *new],
-        )
+        calls = [
+            self._taking(operation_id, one, key or self.key, set_aside=set_aside) for one in pieces
+        ]
+        return [
+            self._taken(piece, one) for piece, one in zip(pieces, self._run(calls), strict=True)
+        ]
 
-    def take_scattered(
-        self,
-        operation_id: str,
-        chunk: int,
-        picks: Sequence[Pick],
-        *,
-        key: str,
-        places: Sequence[int],
-    ) -> Sequence[int]:
-        """Take letters at these places of a list; returns the numbers of those not there.
+    def _taken(self, piece: Piece, answer: Any) -> Taken:
+        if isinstance(answer, LedgerctlError):
+            return answer
+        if not piece.picks:
+            return DONE if answer else None
+        self._queues.changes += answer[0] != MISSING
+        return DONE if answer[0] != MISSING else [number - 1 for number in answer[1:]]
 
-        All are taken, or, when some are not there, none. The order of the others stays.
-        """
-        notes = self.notes_key(operation_id)
-        old, new = texts(picks)
-        head = [chunk, "take", "", tombstone(operation_id, chunk), SLACK, len(old)]
-        return self._taken(
-            "take_scattered",
-            [key, self.retry if new else notes, notes, notes],
-            [*head, *places, *old, *new],
-        )
-
-    def pass_over(self, operation_id: str, stretch: int, first: bytes, last: bytes) -> bool:
-        """Set the first `stretch` letters aside; False when others stand at its ends."""
-        keys = [self.key, self.passed_key(operation_id)]
-        return bool(self._run("pass_over", keys, [stretch, first, last]))
+    def _taking(self, operation_id: str, piece: Piece, key: str, *, set_aside: bool) -> Call:
+        notes, passed = self.notes_key(operation_id), self.passed_key(operation_id)
+        if not piece.picks:
+            return "pass_over", [key, passed], [piece.span, piece.first, piece.last]
+        old = [pick.letter.raw for pick in piece.picks]
+        new = [pick.written for pick in piece.picks if pick.written is not None]
+        target = self.retry if new else notes
+        if piece.places:
+            mark = tombstone(operation_id, piece.chunk)
+            head = [piece.chunk, "take", "", mark, SLACK, len(old)]
+            return "take_scattered", [key, target, notes, notes], [*head, *piece.places, *old, *new]
+        keys = [key, target, notes, passed if set_aside else key]
+        return "take_near_head", keys, [piece.chunk, piece.span, len(old), *old, *new]
 
     def put_back(self, passed_key: str) -> None:
         """Put passed letters back before the head, in their order."""
-        while self._run("put_back", [passed_key, self.key], [PUT_BACK_MAX, CHUNK_BYTES]):
-            pass
+        call: Call = "put_back", [passed_key, self.key], [PUT_BACK_MAX, CHUNK_BYTES]
+        together = 1
+        while self._all([call] * together)[-1]:
+            together = PUT_BACK_TOGETHER
+        self._queues.forget(passed_key)
+
+    def begin_passing(self, operation_id: str) -> None:
+        """Keep the name of the operation's list of passed letters before there is one."""
+        self._queues.remember(self.passed_key(operation_id))
 
     def passed_keys(self) -> list[str]:
         """The lists of passed letters, in the order in which they are read."""
@@ -153,11 +173,22 @@ class DeadLetters:
     # restoring
 
     def restore_released(
-        self, operation_id: str, chunk: str, mark: str, letters: Iterable[bytes]
+        self,
+        operation_id: str,
+        chunk: str,
+        mark: str,
+        letters: Iterable[bytes],
+        *,
+        is_lost: bool = False,
     ) -> bool:
-        """Put a released chunk back at the tail; False when it is not on the notes."""
+        """Put a released chunk back at the tail; False when it is not on the notes.
+
+        One that `is_lost` is put back where neither a note nor a mark knows it.
+        """
         keys = [self.key, self.notes_key(operation_id), self.restored_key(operation_id)]
-        answer = self._run("restore_released", keys, [chunk, mark, *letters])
+        (answer,) = self._all(
+            [("restore_released", keys, [chunk, mark, "lost" if is_lost else "noted", *letters])]
+        )
         restored = bool(answer[0] == TAKEN or self._is_marked(operation_id, mark))
         self._queues.changes += restored
         return restored
@@ -179,9 +210,8 @@ class DeadLetters:
         notes = back if ":" in noted else self.notes_key(operation_id)
         places, old, new = zip(*found, strict=True)
         head = [noted, "restore", mark, tombstone(operation_id, mark), SLACK, len(found)]
-        answer = self._run(
-            "take_scattered", [self.retry, self.key, notes, back], [*head, *places, *old, *new]
-        )
+        keys = [self.retry, self.key, notes, back]
+        (answer,) = self._all([("take_scattered", keys, [*head, *places, *old, *new])])
         if answer[0] == BEFORE and not self._is_marked(operation_id, mark):
             return None
         self._queues.changes += answer[0] != MISSING
@@ -193,36 +223,39 @@ class DeadLetters:
 
     # running scripts
 
-    def _taken(self, name: str, keys: list[str], arguments: list[Any]) -> Sequence[int]:
-        answer = self._run(name, keys, arguments)
-        self._queues.changes += answer[0] != MISSING
-        return DONE if answer[0] != MISSING else [number - 1 for number in answer[1:]]
+    def _run(self, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts that travel together; an answer may be the error of what was refused.
 
-    def _run(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
-        """A script's answer; run again when the reply was lost, which moves nothing twice.
-
-        A refusal after a lost reply leaves the outcome unknown: the lost one may have been done.
+        When a reply is lost they are run again, which moves nothing twice. A refusal after a lost
+        reply leaves the outcome unknown: the lost one may have been done.
         """
         lost: LedgerctlError | None = None
         for left in range(TRIES - 1, -1, -1):
             try:
-                return self._call(name, keys, arguments)
+                answers = [self._told(one) for one in self._queues.attempts(map(evaluation, calls))]
             except redis_errors.RedisError as error:
-                found = self._queues.translated(error, "move dead letters", sent=True)
+                found = self._told(error)
                 if not isinstance(found, OutcomeUnknown) or not left:
                     raise (lost or found) from None
                 lost = lost or found
-            time.sleep(PAUSE_S)
+                time.sleep(PAUSE_S)
+                continue
+            if lost and any(isinstance(one, LedgerctlError) for one in answers):
+                raise lost
+            return answers
         raise InvariantBroken("a script was run no time at all")
 
-    def _call(self, name: str, keys: list[str], arguments: list[Any]) -> Any:
-        return self._queues.run_script(name, keys, arguments)
+    def _told(self, answer: Any) -> Any:
+        if isinstance(answer, Exception):
+            return self._queues.translated(answer, "move dead letters", sent=True)
+        return answer
 
-
-def texts(picks: Sequence[Pick]) -> tuple[list[bytes], list[bytes]]:
-    """The bytes to take, and those to put on retry: none for a release."""
-    old = [pick.letter.raw for pick in picks]
-    return old, [pick.written for pick in picks if pick.written is not None]
+    def _all(self, calls: Sequence[Call]) -> list[Any]:
+        answers = self._run(calls)
+        for answer in answers:
+            if isinstance(answer, LedgerctlError):
+                raise answer
+        return answers
 
 
 def tombstone(operation_id: str, chunk: object) -> str:

@@ -26,7 +26,7 @@ from ledgerctl.stores.codec import (
 from ledgerctl.stores.mongo import CODEC, Mongo, is_duplicate
 
 if TYPE_CHECKING:
-    from ledgerctl.domain.dead import Standing
+    from ledgerctl.domain.dead import JobStatus
 
 IDS_BATCH = 10_000
 CLEAR = {"$in": [False, None]}  # None matches null and absent
@@ -259,12 +259,12 @@ class Jobs:
             for document in self._jobs.find({"_id": {"$in": list(ids)}}, FIELDS):
                 yield to_job(document)
 
-    def standings(self, texts: Iterable[str]) -> dict[str, "Standing"]:
-        """Return by text the flags and status of the job that it names; none where two jobs answer.
+    def statuses(self, texts: Iterable[str]) -> dict[str, "JobStatus"]:
+        """Give the flags and status of the job that each text names; nothing where two jobs answer.
 
         One query, in which the server puts together the jobs that are alike; without accounts.
         """
-        from ledgerctl.domain.dead import Standing
+        from ledgerctl.domain.dead import JobStatus
 
         named = {text: candidates(text) for text in texts}
         stand: dict[Any, tuple[State, bool]] = {}
@@ -275,12 +275,12 @@ class Jobs:
             for value in alike["ids"]:
                 if type(value) is str or to_id(value).kind is not IdKind.OTHER:
                     stand[value] = of_all
-        found: dict[str, Standing] = {}
+        found: dict[str, JobStatus] = {}
         for text, values in named.items():
             known = [value for value in values if value in stand]
             if len(known) == 1:
                 job_id = text if known[0] is text else to_id(known[0]).text
-                found[text] = Standing(job_id, *stand[known[0]], None)
+                found[text] = JobStatus(job_id, *stand[known[0]], None)
         return found
 
     def _alike(self, values: Sequence[Any]) -> list[Document]:

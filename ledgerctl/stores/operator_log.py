@@ -1,6 +1,6 @@
 """The operator log: one document a changing command, written before its first change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +34,13 @@ class OperatorLog:
         """Return one entry."""
         with self._mongo.reading("read the operator log"):
             return self._log.find_one({"_id": operation_id})
+
+    def last_of(self, operator: str, commands: Sequence[str]) -> str | None:
+        """Return the id of the operator's last operation of these commands."""
+        query = {"operator": operator, "command": {"$in": list(commands)}}
+        with self._mongo.reading("read the operator log"):
+            found = self._log.find_one(query, {"_id": 1}, sort=[("_id", -1)])
+        return None if found is None else str(found["_id"])
 
     def newest(self, limit: int) -> tuple[list[Document], int]:
         """Return the newest entries first (`limit` 0: all), and how many there are."""

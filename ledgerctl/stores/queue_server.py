@@ -8,8 +8,9 @@ from typing import Any, cast
 from redis import exceptions as redis_errors
 
 from ledgerctl.errors import NotPermitted
-from ledgerctl.stores.queues import SCAN_COUNT, Queues, glob_escaped
+from ledgerctl.stores.queues import Queues, glob_escaped
 
+SCAN_COUNT = 1_000
 KEYS_MAX = 1_000  # lists of our own that are looked at one by one
 
 
@@ -75,6 +76,7 @@ class QueueServer:
                         ),
                     )
                 found.update(text(name) for name in names)
+                found -= self._queues.names_keys
                 if not int(cursor):
                     break
                 if not within() or len(found) > KEYS_MAX:

@@ -1,10 +1,11 @@
 """The Redis lists: retry, dead letters, and one processing list a worker."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from itertools import chain, count
 from typing import Any, cast
 
 from redis import exceptions as redis_errors
@@ -28,8 +29,12 @@ PAGE_BYTES = 400_000  # what a page aims at, by the size of the page before it
 FIRST_PAGE_ENTRIES = 10  # whose size nobody knows yet
 RECENT_MAX = 4_000  # entries by whose hashes a border that has moved is found again
 OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
-SCAN_COUNT = 1_000
 OWN_CLOCK_USED = "Redis may not be asked for its time: due times are judged by our own clock"
+PAGES_TOGETHER = 8
+WALK_ENTRIES, WALK_ROUNDS = 10_000, 10  # a database of up to 100,000 keys is walked
+
+Call = tuple[str, Sequence[str], Sequence[Any]]
+"""A script's name, its keys and its arguments."""
 
 
 class Queues:
@@ -44,6 +49,7 @@ class Queues:
             Outage("Redis", notice),
         )
         self._clock_said = False
+        self.is_large = False  # the database has too many keys to walk; lists are known by name
         self.changes = 0  # scripts that have moved, written or dropped an entry
 
     @contextmanager
@@ -88,33 +94,47 @@ class Queues:
     # reading
 
     def read_all(self, key: str) -> Iterator[bytes]:
-        """Yield every entry of a list from its head on, in pages that hold the server about 1 ms.
+        """Every entry of a list from its head on; see `pages`."""
+        return chain.from_iterable(self.pages(key))
+
+    def pages(self, key: str) -> Iterator[list[bytes]]:
+        """Every entry of a list from its head on, in pages that hold the server for about 1 ms.
 
         That is by the size of the entries just read: where much larger ones begin, it takes longer.
-        Nothing that stays on the list is left out or given twice while others take from it or
-        add to it: two pages share their border, and a border that has moved is looked for.
+        The further one reads, the more pages travel together. Nothing that stays on the list is
+        left out or given twice while others take from it or add to it: two pages share their
+        border, and a border that has moved is looked for.
         """
         recent: list[int] = []  # the hashes of the entries last given, the newest last
-        start, size = 0, FIRST_PAGE_ENTRIES
+        start, size, together = 0, FIRST_PAGE_ENTRIES, 1
+        fresh: list[bytes] = []
         while True:
             shared = min(OVERLAP, start)
-            page = self.page(key, start - shared, size + shared)
-            marks = [hash(entry) for entry in page]
-            if marks[:shared] != recent[len(recent) - shared :]:
-                start, recent = self._border(key, start, recent, size)
-                continue
-            fresh = page[shared:]
-            yield from fresh
-            if len(fresh) < size:
-                return
-            start += len(fresh)
-            recent = (recent + marks[shared:])[-RECENT_MAX:]
-            size = page_size(fresh)
+            starts = range(start - shared, start - shared + together * size, size)
+            for page in self.stretches(key, [(one, size + shared) for one in starts]):
+                marks = [hash(entry) for entry in page]
+                if marks[:shared] != recent[len(recent) - shared :]:
+                    start, recent = self._border(key, start, recent, size)
+                    together = 1
+                    break
+                fresh = page[shared:]
+                if fresh:
+                    yield fresh
+                if len(fresh) < size:
+                    return
+                start += size
+                recent = (recent + marks[shared:])[-RECENT_MAX:]
+            else:
+                size, together = page_size(fresh), min(2 * together, PAGES_TOGETHER)
+
+    def stretches(self, key: str, wanted: Sequence[tuple[int, int]]) -> list[list[bytes]]:
+        """The entries at these stretches (first position, count) of a list, in one round trip."""
+        with self.reading(f"read {key}"):
+            return self.together(("LRANGE", key, at, at + length - 1) for at, length in wanted)
 
     def page(self, key: str, start: int, count: int) -> list[bytes]:
         """`count` entries of a list from position `start` on, or as many as there are."""
-        with self.reading(f"read {key}"):
-            return cast(list[bytes], self.client.lrange(key, start, start + count - 1))
+        return self.stretches(key, [(start, count)])[0]
 
     def _border(self, key: str, start: int, recent: list[int], size: int) -> tuple[int, list[int]]:
         """Return where reading goes on, after the last entry that was given and still exists.
@@ -135,33 +155,85 @@ class Queues:
                 return 0, []
             start = low
 
-    def length(self, key: str) -> int:
-        """Return how many entries a list has."""
-        with self.reading(f"count {key}"):
-            return self.client.llen(key)
+    def together(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Send commands in one round trip; raise the driver's error of the first that fails."""
+        answers = self.attempts(commands)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
 
-    def keys_under(self, stem: str, *, kind: str | None = None) -> list[str]:
-        """Return the names of the keys that start with `stem:`, sorted; of one type, or of all."""
+    def attempts(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Send commands in one round trip; an answer may be the server's error."""
+        return self.client.together(list(commands))
+
+    def length(self, key: str) -> int:
+        """How many entries a list has."""
+        return self.lengths(key)[0]
+
+    def lengths(self, *keys: str) -> list[int]:
+        """How many entries each of these lists has."""
+        with self.reading(f"count {', '.join(keys)}"):
+            return self.together(("LLEN", key) for key in keys)
+
+    # lists that are found by name
+
+    def processing_keys(self) -> list[str]:
+        """The processing lists that are known, one a worker, sorted by name."""
+        return self._known(self.keys.processing)
+
+    def passed_keys(self) -> list[str]:
+        """The lists on which letters stand that a filter passed over, sorted by operation."""
+        return self._known(f"{self.keys.dead_letter}:passed")
+
+    def remember(self, key: str) -> None:
+        """Keep the name of a list that is about to be written, for databases too large to walk."""
+        with self._optional(), self.writing(f"keep the name {key}"):
+            self.client.sadd(self._names_key(key), key)
+
+    def forget(self, key: str) -> None:
+        """Drop the name of a list that is empty now."""
+        with self._optional(), self.writing(f"drop the name {key}"):
+            self.client.srem(self._names_key(key), key)
+
+    def _optional(self) -> AbstractContextManager[None]:
+        """Allow a missing right to sets where a walk finds the lists anyway."""
+        return nullcontext() if self.is_large else suppress(NotPermitted)
+
+    @property
+    def names_keys(self) -> set[str]:
+        """The sets that keep the names of lists."""
+        return {self._names_key(key) for key in (f"{self.keys.processing}:", "")}
+
+    def _names_key(self, key: str) -> str:
+        is_processing = key.startswith(f"{self.keys.processing}:")
+        return f"{self.keys.retry if is_processing else self.keys.dead_letter}:names"
+
+    def _known(self, stem: str) -> list[str]:
+        found = None if self.is_large else self.walk(stem, rounds=WALK_ROUNDS)
+        if found is not None:
+            return found
+        self.is_large = True
+        names = self._names_key(f"{stem}:")
+        with self.reading(f"read {names}"):
+            members = cast(set[bytes], self.client.smembers(names))
+            return sorted(name.decode(errors="surrogateescape") for name in members)
+
+    def walk(self, stem: str, *, rounds: int | None = None) -> list[str] | None:
+        """The names of all keys that start with `stem:`, sorted; None when `rounds` do not suffice."""
         pattern = glob_escaped(stem) + ":*"
         found: set[bytes] = set()
+        cursor: Any = 0
         with self.reading(f"look for {stem}:*"):
-            cursor: Any = 0
-            while True:
+            for _ in count() if rounds is None else range(rounds):
                 cursor, names = cast(
                     tuple[Any, list[bytes]],
-                    self.client.scan(cursor, match=pattern, count=SCAN_COUNT, _type=kind),
+                    self.client.scan(cursor, match=pattern, count=WALK_ENTRIES),
                 )
                 found.update(names)
                 if not int(cursor):
                     return sorted(name.decode(errors="surrogateescape") for name in found)
-
-    def processing_keys(self) -> list[str]:
-        """Return the processing lists that exist, one a worker, sorted by name."""
-        return self.keys_under(self.keys.processing)
-
-    def passed_keys(self) -> list[str]:
-        """Return the lists of letters that a filter passes over, sorted by operation."""
-        return self.keys_under(f"{self.keys.dead_letter}:passed")
+        return None
 
     def server_time(self) -> datetime:
         """Return the server's time, aware UTC. Raises NotPermitted where it may not be asked."""
@@ -181,23 +253,19 @@ class Queues:
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
     def run_script(self, name: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
-        """Run a script of `scripts/` by its SHA-1, and whole where the server does not know it.
+        """Run a script of `scripts/`.
 
         A driver's error goes on: only the caller knows whether to run the script again.
         """
-        source, sha = script(name)
-        try:
-            return self.client.evalsha(sha, len(keys), *keys, *words)
-        except redis_errors.NoScriptError:
-            return self.client.eval(source, len(keys), *keys, *words)
+        return self.together([evaluation((name, keys, words))])[0]
 
     # checks before a change
 
     def require_lists(self, *keys: str) -> None:
         """Raise WrongKeyType unless each of these keys is a list or does not exist."""
-        for key in keys:
-            with self.reading(f"ask the type of {key}"):
-                found = cast(bytes, self.client.type(key)).decode()
+        with self.reading(f"ask the type of {', '.join(keys)}"):
+            kinds = [kind.decode() for kind in self.together(("TYPE", key) for key in keys)]
+        for key, found in zip(keys, kinds, strict=True):
             if found not in {"list", "none"}:
                 raise WrongKeyType(
                     f"{key}: expected list, found {found}; nothing was moved",
@@ -227,13 +295,16 @@ class Queues:
 
 
 @cache
-def script(name: str) -> tuple[str, str]:
-    """Return a script with the common part before it, and its SHA-1 as the server computes it."""
-    import hashlib
-
+def source_of(name: str) -> str:
+    """The text of a script, the common part before it."""
     folder = files("ledgerctl.stores") / "scripts"
-    source = "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in ("common", name))
-    return source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in ("common", name))
+
+
+def evaluation(call: Call) -> tuple[Any, ...]:
+    """The command that runs a script."""
+    name, keys, arguments = call
+    return ("EVAL", source_of(name), len(keys), *keys, *arguments)
 
 
 def page_size(entries: list[bytes]) -> int:

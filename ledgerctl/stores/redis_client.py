@@ -242,6 +242,52 @@ class PatientRedis(Redis):
                 return answer
         raise redis_errors.ClusterDownError("CLUSTERDOWN the slot is moved again and again")
 
+    def together(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run commands in one round trip, in order; an answer may be the server's error.
+
+        What was not sent, reads, or was refused only for now is run again by itself, patiently.
+        """
+        if len(commands) == 1:
+            return [self._attempt(commands[0])]
+        try:
+            answers = self._burst(commands)
+        except LOST as error:
+            reads = all(str(words[0]).upper() in READS for words in commands)
+            if not (isinstance(error, NotSent) or (reads and self.outage.has_begun)):
+                raise
+            return [self._attempt(words) for words in commands]
+        return [
+            self._attempt(words) if is_refused_for_now(answer) else answer
+            for words, answer in zip(commands, answers, strict=True)
+        ]
+
+    def _attempt(self, words: Sequence[Any]) -> Any:
+        try:
+            return self.execute_command(*words)
+        except redis_errors.ResponseError as error:
+            return error
+
+    def _burst(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        connection = self._connected()
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            answers = [self._answer(connection, str(words[0]).upper()) for words in commands]
+        except LOST:
+            connection.disconnect()
+            raise
+        finally:
+            self.connection_pool.release(connection)
+        self._has_written |= any(str(words[0]).upper() in SCRIPTS for words in commands)
+        self.outage.end()
+        self.outage.has_begun = True
+        return answers
+
+    def _answer(self, connection: Any, name: str) -> Any:
+        try:
+            return cast(Any, self).parse_response(connection, name)
+        except redis_errors.ResponseError as error:
+            return error
+
     def _anywhere(self, name: str, words: Sequence[Any], options: dict[str, Any]) -> Any:
         while True:
             try:
@@ -346,6 +392,13 @@ class PatientRedis(Redis):
             time.sleep(PAUSE_S)
             with suppress(redis_errors.RedisError):
                 self.connection_pool.release(self.connection_pool.get_connection())
+
+
+def is_refused_for_now(answer: object) -> bool:
+    """Return True for an error that waiting, or another server, may heal."""
+    return isinstance(answer, redis_errors.RedisError) and (
+        isinstance(answer, redis_errors.AskError) or redis_answer(answer, str(answer))[0].passes
+    )
 
 
 def slot_nodes(ranges: Any) -> list[Node]:

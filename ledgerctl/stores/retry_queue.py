@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ledgerctl.domain.payload import Payload, read_payload
+from ledgerctl.domain.sieve import by_job
 from ledgerctl.errors import LedgerctlError, OutcomeUnknown
 from ledgerctl.stores.queues import Queues
 
@@ -118,11 +119,17 @@ class RetryLists:
         queues, keys = self._queues, self.keys
         lists = {
             "retry": [keys.retry],
-            "processing": queues.keys_under(keys.processing, kind="list"),
+            "processing": queues.processing_keys(),
             "dead_letter": [*queues.passed_keys(), keys.dead_letter],
         }
+        sieve = by_job([job_id])
         return {
-            name: sum(carries(raw, job_id) for key in found for raw in queues.read_all(key))
+            name: sum(
+                isinstance(read := read_payload(page[at]), Payload) and read.job_id == job_id
+                for key in found
+                for page in queues.pages(key)
+                for at in sieve(page)
+            )
             for name, found in lists.items()
         }
 
@@ -144,11 +151,3 @@ class RetryLists:
                     if not left:
                         raise
             raise
-
-
-def carries(raw: bytes, job_id: str) -> bool:
-    """Return True when an entry carries this job id; one that cannot hold it is not parsed."""
-    if job_id.encode() not in raw and b"\\" not in raw:
-        return False
-    payload = read_payload(raw)
-    return isinstance(payload, Payload) and payload.job_id == job_id

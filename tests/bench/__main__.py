@@ -24,6 +24,8 @@ NAMES = (
     "drift_audit",
     "requeue_all",
     "requeue_filtered",
+    "distance",
+    "million",
     "stats",
     "guard",
     "export",

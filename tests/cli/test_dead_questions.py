@@ -36,9 +36,10 @@ def test_the_question_says_how_many_of_what_where_and_as_whom(
         dimensions=(40, 160),
     )
     program.expect("requeue 7 of 8 selected dead letters")
-    program.expect("profile default, database test_.*, operator tester")
     program.expect("by verdict: 1 settled, 7 retryable")
-    program.expect("GPU timed out after # s")
+    program.expect("due at once")
+    program.expect("GPU timed out after .* s")
+    program.expect("profile default, database test_.*, operator tester")
     program.expect("go on")
     assert incident.dead() == incident.original
     program.sendline(answer)

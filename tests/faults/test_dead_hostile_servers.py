@@ -156,7 +156,7 @@ def test_a_lost_reply_is_resolved_and_moves_nothing_twice(
     incident: Incident, words: tuple[str, ...], fault: Fault
 ) -> None:
     moved = COUNT // 4 if "--error" in words else COUNT
-    plan = Plan("EVALSHA", fault, skip=2)
+    plan = Plan("EVAL", fault, skip=2)
     with proxied(incident.environment["LEDGERCTL_REDIS_URL"], plan) as proxy:
         code, document = against(incident, proxy.uri).run(*words)
     assert (code, document["moved"], plan.landed) == (0, moved, 1)
@@ -167,7 +167,7 @@ def test_a_lost_reply_is_resolved_and_moves_nothing_twice(
 
 def test_a_lost_reply_of_a_restore_restores_none_twice(incident: Incident) -> None:
     operation_id = incident.run(*RELEASE)[1]["operation_id"]
-    plan = Plan("EVALSHA", Fault.DROP, skip=1)
+    plan = Plan("EVAL", Fault.DROP, skip=2)
     with proxied(incident.environment["LEDGERCTL_REDIS_URL"], plan) as proxy:
         code, document = against(incident, proxy.uri).run("dead", "restore", operation_id, "--yes")
     assert (code, document["restored"], document["already_back"]) == (0, COUNT, 0)
@@ -176,7 +176,7 @@ def test_a_lost_reply_of_a_restore_restores_none_twice(incident: Incident) -> No
 
 
 def test_replies_lost_for_good_are_exit_7_and_the_next_run_ends_it(incident: Incident) -> None:
-    plan = Plan("EVALSHA", Fault.DROP, skip=1, times=99)  # after the trial
+    plan = Plan("EVAL", Fault.DROP, skip=1, times=99)
     with proxied(incident.environment["LEDGERCTL_REDIS_URL"], plan) as proxy:
         program = against(incident, proxy.uri).start(*ALL)
         program.communicate(timeout=60)

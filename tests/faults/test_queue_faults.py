@@ -86,7 +86,7 @@ def test_a_lost_reply_of_a_move_is_resolved_by_looking(
     fault = (Fault.DROP, Fault.CUT)[skip % 2]
     seed(stores, "job-1", "job-2")
     redis_client.rpush(RETRY, *[make_entry("job-1", attempts=0), make_entry("job-2", attempts=4)])
-    with proxied(environment["LEDGERCTL_REDIS_URL"], Plan("EVALSHA", fault, skip=skip)) as proxy:
+    with proxied(environment["LEDGERCTL_REDIS_URL"], Plan("EVAL", fault, skip=skip + 2)) as proxy:
         result = run("queue", "work", "--exec", handler, env={"LEDGERCTL_REDIS_URL": proxy.uri})
     assert result.code == 0, result.err
     after = lists_of(redis_client)
@@ -111,7 +111,7 @@ def test_a_lost_reply_of_a_push_counts_one_failure_once(
     seed(stores, "job-1")
     if key:
         redis_client.rpush(key, make_entry(attempts=1))
-    with proxied(environment["LEDGERCTL_REDIS_URL"], Plan("EVALSHA", fault)) as proxy:
+    with proxied(environment["LEDGERCTL_REDIS_URL"], Plan("EVAL", fault, skip=1)) as proxy:
         words = ("queue", "push", "job-1", "--error", "boom")
         result = run(*words, env={"LEDGERCTL_REDIS_URL": proxy.uri})
     assert (result.code, proxy.landed) == (0, 1), result.err

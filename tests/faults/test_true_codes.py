@@ -9,8 +9,9 @@ import pytest
 from bson import Int64
 from redis import exceptions as redis_errors
 
-from ledgerctl.domain.dead import Letter, Pick
+from ledgerctl.domain.dead import Letter
 from ledgerctl.domain.payload import read_payload
+from ledgerctl.domain.removal import Pick, Piece
 from ledgerctl.errors import OutcomeUnknown, ReadOnlyReplica
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
@@ -114,23 +115,24 @@ def test_a_refusal_after_a_lost_reply_leaves_the_outcome_unknown(
     def fail(*_: object) -> None:
         raise troubles.pop(0)
 
-    monkeypatch.setattr(letters, "_call", fail)
+    monkeypatch.setattr(stores.queues, "attempts", fail)
     with pytest.raises(OutcomeUnknown if lost else ReadOnlyReplica):
-        letters.pass_over("op-1", 1, b"a", b"b")
+        letters.take("op-1", [Piece((), 1, b"a", b"b")], set_aside=True)
 
 
 def test_a_duplicate_that_no_majority_confirms_is_not_taken_for_archived(
     stores: Stores, client: Client, database: str
 ) -> None:
     raw = make_letter()
-    pick = Pick(0, Letter(raw, 0, DEAD, 0, read_payload(raw)), None)
-    stores.archive.keep("op-1", [(1, [pick])], at=NOON)
+    pick = Pick(0, Letter(raw, 0, 0, 0, False, read_payload(raw)), None)
+    pieces = [Piece((pick,), 1, chunk=1)]
+    stores.archive.keep("op-1", pieces, at=NOON)
     concern = {"code": 64, "errmsg": "waiting for replication timed out"}
     namespace = f"{database}.dead_archive"
     with (
         failing(client, "insert", writeConcernError=concern, namespace=namespace),
         pytest.raises(OutcomeUnknown),
     ):
-        stores.archive.keep("op-1", [(1, [pick])], at=NOON)
-    stores.archive.keep("op-1", [(1, [pick])], at=NOON)
+        stores.archive.keep("op-1", pieces, at=NOON)
+    stores.archive.keep("op-1", pieces, at=NOON)
     assert client[database].dead_archive.count_documents({}) == 1

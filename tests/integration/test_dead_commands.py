@@ -406,11 +406,20 @@ def test_a_letter_that_the_archive_cannot_hold_stops_nobody_and_is_not_taken(
     large = b'{"job_id":"b","note":"%s"}' % (b"x" * 12_000_000)
     endless = b'{"job_id":%s}' % (b"9" * 17_000_000)
     incident.put([large, endless, make_letter("a")])
-    said = invoke("dead", "requeue", "--all", "--force", "--dry-run", "-o", "table").out
-    assert "2 of these too large for the archive" in said
-    code, document = incident.run("dead", "requeue", "--all", "--force", "--yes")
-    assert (code, document["moved"]) == (0, 1)
+    words = ("dead", "requeue", "--all", "--force")
+    code, plan = incident.run(*words, "--dry-run")
+    assert (code, plan["moved"]) == (8, 1)
+    assert [item["moves"] for item in plan["items"]] == [False, False, True]
+    assert "which the archive cannot hold" in plan["items"][0]["why"]
+    for output in ("table", "plain", "csv", "jsonl"):
+        done = invoke(*words, "--dry-run", "-o", output)
+        assert f"{digest(large)} is not moved: it has more than 12,000,000 bytes" in done.err
+    code, document = incident.run(*words, "--yes")
+    assert (code, document["moved"]) == (8, 1)
     assert document["skipped"] == {"unreadable": 1, "unknown_job": 1}
+    assert [one["digest"] for one in document["too_large"]] == [digest(large)]
+    code, document = incident.run(*words, "--yes")
+    assert (code, document["moved"]) == (3, 0)
     for raw in (large, endless):
         named = ("--digest", digest(raw), "--reason", "x", "--yes")
         code, document = incident.run("dead", "release", *named)

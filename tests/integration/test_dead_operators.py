@@ -229,7 +229,8 @@ def test_stopping_finishes_the_chunk_and_names_the_command_that_goes_on(
     incident.assert_none_lost(incident.retry())
     incident.assert_order_kept()
     if program.returncode == 130:
-        assert "go on with: ledgerctl dead requeue --all --yes" in out + err
+        assert "to continue, run:" in out + err
+        assert "ledgerctl dead requeue --all --yes" in out + err
     assert incident.run(*ALL)[1]["remaining"] == 0
 
 

@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 
-from ledgerctl.domain.dead import Action, RequeuePolicy, Selection, select
-from ledgerctl.operations.dead import look
-from ledgerctl.operations.dead_changes import Request, apply, prepare
-from ledgerctl.operations.dead_moves import Move, writer
-from ledgerctl.operations.dead_restore import Restore, taken_by
+from ledgerctl.domain.dead import Action, Selection
+from ledgerctl.domain.results import Result, Run
+from ledgerctl.operations.dead import Request, plan
+from ledgerctl.operations.dead_moves import Move, carry_out
+from ledgerctl.operations.dead_restore import restorable
+from ledgerctl.operations.dead_restore import restore as put_back
 from ledgerctl.operations.log import Operation
 from ledgerctl.stores.connections import Stores
 from tests.builders import make_job, make_letter
@@ -39,27 +40,27 @@ def begun(stores: Stores, command: str = "dead requeue") -> Operation:
     return operation
 
 
+def running(operation_id: str, stopping: Callable[[], bool] = lambda: False) -> Run[None]:
+    return Run(operation_id, None, Result(), stopping, progress=lambda _text: None)
+
+
 def requeue(stores: Stores, jobs: Sequence[str], hook: Hook) -> None:
     """The product, with the hook after its reading and between its chunks."""
     request = Request(Action.REQUEUE, Selection(jobs=tuple(jobs), everything=not jobs))
-    prepared = prepare(stores, request)
+    made = plan(stores, request)
 
     def stopping() -> bool:
         hook()
         return False
 
-    apply(stores, request, prepared, begun(stores), now=wrong.NOW, lease=None, stopping=stopping)
+    run = running(begun(stores).id, stopping)
+    carry_out(stores, request, made, run, operator="tester", now=wrong.NOW, confirmed=False)
 
 
 def restore(stores: Stores, operation_id: str) -> None:
     """The product."""
-    Restore(
-        stores,
-        begun(stores, "dead restore").id,
-        operation_id,
-        taken_by(stores, operation_id),
-        stopping=lambda: False,
-    ).run()
+    run = running(begun(stores, "dead restore").id)
+    put_back(stores, restorable(stores, operation_id), run)
 
 
 @pytest.fixture
@@ -156,18 +157,20 @@ def restore_brings_back_what_was_taken_and_no_more(stores: Stores, restorer: Res
     """Two operators archive the same letters; one of them takes them."""
     letters = [letter(number) for number in range(40)]
     put(stores, *letters)
-    found = look(stores)
-    moving = select(found, Selection(everything=True), Action.RELEASE).moving
+    made = plan(stores, Request(Action.RELEASE, Selection(everything=True)))
     operations = [begun(stores, "dead release") for _ in range(2)]
-    for operation in operations:
-        Move(
-            stores,
-            operation.id,
-            moving,
-            writer(Action.RELEASE, RequeuePolicy(), wrong.NOW, len(moving)),
-            [one.raw for one in found],
-            wrong.NOW,
-        ).run()
+    first, second = (
+        Move(stores, operation.id, made, now=wrong.NOW, at=wrong.NOW) for operation in operations
+    )
+    between = once(second.run)  # when the first has archived them
+
+    def stopping() -> bool:
+        between()
+        return False
+
+    first.stopping = stopping
+    first.run()
+    assert (first.moved, second.moved) == (0, 40)
     assert entries(stores, DEAD) == []
     for operation in operations:
         restorer(stores, operation.id)

@@ -1,12 +1,14 @@
 """Reading a whole list in pages, on a real server: what is asked for, and what others change meanwhile."""
 
+from collections.abc import Sequence
+
 import pytest
 from redis import Redis
 
 from ledgerctl.domain.dead import letters
-from ledgerctl.operations.dead import PIECE_BYTES, in_pieces
+from ledgerctl.operations.dead import FIRST_PIECE_LETTERS, PIECE_BYTES, PIECE_LETTERS, in_pieces
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.queues import PAGE_BYTES, PAGE_ENTRIES_MAX, Queues
+from ledgerctl.stores.queues import PAGE_BYTES, PAGE_ENTRIES_MAX, PAGES_TOGETHER, Queues
 
 KEY = "jobs:dead-letter"
 
@@ -15,14 +17,14 @@ KEY = "jobs:dead-letter"
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the pages in bytes, in the order in which they were read."""
     sizes: list[int] = []
-    page = Queues.page
+    read = Queues.stretches
 
-    def watched(self: Queues, key: str, start: int, count: int) -> list[bytes]:
-        found = page(self, key, start, count)
-        sizes.append(sum(map(len, found)))
+    def watched(self: Queues, key: str, wanted: Sequence[tuple[int, int]]) -> list[list[bytes]]:
+        found = read(self, key, wanted)
+        sizes.extend(sum(map(len, page)) for page in found)
         return found
 
-    monkeypatch.setattr(Queues, "page", watched)
+    monkeypatch.setattr(Queues, "stretches", watched)
     return sizes
 
 
@@ -45,7 +47,7 @@ def test_a_short_list_is_read_at_once_and_a_long_one_by_the_thousand(
     assert len(asked) == 1
     redis_client.rpush(KEY, *(b"%d" % n for n in range(9, 5_000)))
     assert list(stores.queues.read_all(KEY)) == [b"%d" % n for n in range(5_000)]
-    assert len(asked) == 2 + -(-4_990 // PAGE_ENTRIES_MAX)
+    assert len(asked) <= 2 + -(-4_990 // PAGE_ENTRIES_MAX) + PAGES_TOGETHER
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -80,5 +82,11 @@ def test_many_large_entries_may_go_from_the_head_meanwhile(
 
 def test_a_piece_ends_with_the_letter_that_makes_it_large() -> None:
     sizes = [1_000_000] * 9 + [10] * 5 + [PIECE_BYTES] * 2 + [10]
-    found = letters((KEY, n, b"x" * size) for n, size in enumerate(sizes))
+    found = letters([[b"x" * size for size in sizes]])
     assert [len(piece) for piece in in_pieces(found)] == [4, 4, 7, 1, 1]
+
+
+def test_the_first_pieces_are_small_so_that_a_short_listing_reads_little() -> None:
+    found = letters([[b"x"] * 10_000])
+    sizes = [len(piece) for piece in in_pieces(found)]
+    assert (sizes[0], max(sizes), sum(sizes)) == (FIRST_PIECE_LETTERS, PIECE_LETTERS, 10_000)

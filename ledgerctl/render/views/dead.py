@@ -1,18 +1,30 @@
-"""Dead letters and what was done to them, as reports."""
+"""Reports of dead letters and of their changes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ledgerctl.domain.dead import ErrorGroup, Letter, Statistics, Verdict
-from ledgerctl.domain.dead_results import Changed, LetterPage, Restored
+from ledgerctl.domain.dead import (
+    ARCHIVED_BYTES_MAX,
+    Letter,
+    LetterPage,
+    Plan,
+    Verdict,
+    counted,
+    movable,
+)
+from ledgerctl.domain.dead_stats import ErrorGroup, Statistics
 from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.payload import Unreadable, preview
-from ledgerctl.errors import LedgerctlError
+from ledgerctl.domain.results import Result
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
 from ledgerctl.render.views.job_page import ROW_COLUMNS, job_document
 
+if TYPE_CHECKING:
+    from ledgerctl.operations.dead_restore import Restorable
+
 PREVIEW = 60
+TOO_LARGE = f"it has more than {ARCHIVED_BYTES_MAX:,} bytes, which the archive cannot hold"
 ITEM_COLUMNS = (
     Column("position", title="pos", kind=Kind.COUNT),
     Column("digest", kind=Kind.ID),
@@ -28,12 +40,20 @@ ITEM_COLUMNS = (
     Column("preview", shown=False),
     Column("why", shown=False),
 )
+PLANNED_COLUMNS = (
+    *(
+        replace(one, shown=one.key != "group", in_table=False) if not one.shown else one
+        for one in ITEM_COLUMNS
+    ),
+    Column("moves", kind=Kind.FLAG, in_table=False),
+)
 CHANGE_COLUMNS = (
     Column("operation_id", kind=Kind.ID),
     Column("dry_run", kind=Kind.FLAG),
     Column("selected", kind=Kind.COUNT),
     Column("moved", kind=Kind.COUNT),
     Column("skipped"),
+    Column("too_large", when_filled=True),
     Column("already_taken", kind=Kind.COUNT),
     Column("remaining", kind=Kind.COUNT),
 )
@@ -154,87 +174,103 @@ def group_record(group: ErrorGroup) -> dict[str, Any]:
     }
 
 
-def changed(found: Changed, plan: Mapping[str, Any] | None = None) -> Report:
-    """What a requeue or release did; a dry run's document is a plan."""
-    document: dict[str, Any] = {
-        "operation_id": found.operation_id,
-        "dry_run": found.dry_run,
-        "selected": len(found.selected.letters),
-        "moved": found.moved,
-        "skipped": found.selected.skipped,
-        "remaining": found.remaining,
-        "already_taken": found.already_taken,
-        "not_found": found.selected.missing,
-    }
-    if found.not_tried:
-        document["not_tried"] = found.not_tried
-    if found.trouble is not None:
-        document["error"] = trouble(found.trouble, found.exit_code)
-    said = summary(found)
-    notes = [f"not found: {some_of(found.selected.missing)}"] if found.selected.missing else []
-    if plan is None:
-        return record(
-            document, columns=CHANGE_COLUMNS, foot=(said,), notes=notes, exit_code=found.exit_code
-        )
+def changed(made: Plan, result: Result[None], *, remaining: int | None) -> Report:
+    """Report a requeue or a release."""
+    return record(
+        counts(made, result, remaining),
+        columns=CHANGE_COLUMNS,
+        foot=(summary(made, result, remaining),),
+        notes=remarks(made),
+    )
+
+
+def planned(made: Plan, found: Iterable[Letter], plan: Mapping[str, Any]) -> Report:
+    """Report a dry run; its document is a plan."""
+    result: Result[None] = Result(counts={"moved": len(made.moving), "already_taken": made.already})
+    remaining = made.depth - len(made.moving)
     return Report(
-        columns=columns(found.selected.letters),
-        records=items(found.selected.letters),
-        document={**document, **plan, "items": STREAMED},
+        columns=PLANNED_COLUMNS,
+        records=planned_items(made, found),
+        document={**counts(made, result, remaining), **plan, "items": STREAMED},
         items_key="items",
-        foot=(said,),
-        notes=notes,
-        exit_code=found.exit_code,
+        foot=(summary(made, result, remaining, verb="would move"),),
+        notes=remarks(made),
         empty="No dead letter is selected.",
     )
 
 
-def summary(found: Changed) -> str:
-    """One line of counts."""
-    words = [f"{found.moved} {'would move' if found.dry_run else 'moved'}"]
-    words += [f"{count} {verdict} left" for verdict, count in found.selected.skipped.items()]
-    if found.selected.too_large:
-        words.append(f"{found.selected.too_large} of these too large for the archive")
-    if found.already_taken:
-        words.append(f"{found.already_taken} taken by somebody else")
-    if found.not_tried:
-        words.append(f"{found.not_tried} not tried")
-    if found.remaining is not None:
-        words.append(
-            f"{found.remaining} dead letters {'would remain' if found.dry_run else 'remain'}"
-        )
-    if found.operation_id is not None and found.moved:
-        words.append(f"undo with `ledgerctl dead restore {found.operation_id}`")
+def planned_items(made: Plan, found: Iterable[Letter]) -> Iterator[Record]:
+    """Give the records of letters with what the plan does to them."""
+    for letter in found:
+        moves = movable(made.action, letter.verdict, force=made.policy.force)
+        found_item = item(letter) | {"moves": moves and letter.fits_archive}
+        yield found_item if letter.fits_archive else found_item | {"why": TOO_LARGE}
+
+
+def counts(made: Plan, result: Result[None], remaining: int | None) -> dict[str, Any]:
+    """Give the counts that the document of every change of dead letters has."""
+    return {
+        "selected": len(made.selected),
+        "moved": result.counts.get("moved", 0),
+        "skipped": counted(made.skipped),
+        "remaining": remaining,
+        "already_taken": result.counts.get("already_taken", 0),
+        "not_found": made.missing,
+        "too_large": [
+            {"digest": one.digest, "job_id": one.job_id, "why": TOO_LARGE} for one in made.too_large
+        ],
+    }
+
+
+def remarks(made: Plan) -> list[str]:
+    """Name the letters that were not found and those that the archive cannot hold."""
+    notes = [f"not found: {some_of(made.missing)}"] if made.missing else []
+    return notes + [f"{one.digest} is not moved: {TOO_LARGE}" for one in made.too_large]
+
+
+def summary(made: Plan, result: Result[None], remaining: int | None, *, verb: str = "moved") -> str:
+    """Give one line of counts."""
+    moved, already = result.counts.get("moved", 0), result.counts.get("already_taken", 0)
+    words = [f"{moved} {verb}"]
+    words += [f"{count} {verdict} left" for verdict, count in counted(made.skipped).items()]
+    if made.too_large:
+        words.append(f"{len(made.too_large)} of these too large for the archive")
+    if already:
+        words.append(f"{already} taken by somebody else")
+    if result.not_tried:
+        words.append(f"{result.not_tried} not tried")
+    if remaining is not None:
+        stay = "remain" if verb == "moved" else "would remain"
+        words.append(f"{remaining} dead letters {stay}")
+    if result.operation_id is not None and moved:
+        words.append(f"undo with `ledgerctl dead restore {result.operation_id}`")
     return ", ".join(words)
 
 
-def restored(found: Restored, *, operation_id: str | None) -> Report:
-    """What a restore put back; without an operation id what it would put back."""
+def restored(found: "Restorable", result: Result[None], *, dry_run: bool) -> Report:
+    """Report what a restore put back, or would put back."""
     document: dict[str, Any] = {
-        "operation_id": operation_id,
-        "restores": found.restores,
-        "restored": found.restored,
-        "already_back": found.already_back,
-        "gone": found.gone,
-        "dry_run": operation_id is None,
+        "operation_id": result.operation_id,
+        "restores": found.operation_id,
+        **{name: result.counts.get(name, 0) for name in ("restored", "already_back", "gone")},
     }
-    if found.not_tried:
-        document["not_tried"] = found.not_tried
-    if found.trouble is not None:
-        document["error"] = trouble(found.trouble, found.exit_code)
-    word = "would be restored" if operation_id is None else "restored"
-    said = f"{found.restored} {word}, {found.already_back} were back, {found.gone} gone"
-    return record(document, columns=RESTORE_COLUMNS, foot=(said,), exit_code=found.exit_code)
+    word = "would be restored" if dry_run else "restored"
+    said = "{restored} {word}, {already_back} were back, {gone} gone".format(word=word, **document)
+    lost = (
+        f"Redis has lost the notes of {found.lost} letters that operation {found.operation_id}"
+        " moved; --from-archive puts back those on no list"
+    )
+    return record(document, columns=RESTORE_COLUMNS, foot=(said,), notes=[lost] * bool(found.lost))
 
 
-def reviewed(counts: Mapping[str, Any]) -> Report:
-    """What a review decided."""
-    kinds = [Column(key, kind=Kind.ID if key == "operation_id" else Kind.COUNT) for key in counts]
-    return record(dict(counts), columns=kinds)
-
-
-def trouble(error: LedgerctlError, exit_code: int) -> dict[str, Any]:
-    """What ended an operation early."""
-    return {**error.document(), "exit_code": exit_code}
+def reviewed(result: Result[None]) -> Report:
+    """Report what a review decided."""
+    names = ("requeued", "released", "skipped", "not_seen")
+    columns = [
+        Column("operation_id", kind=Kind.ID),
+        *(Column(one, kind=Kind.COUNT) for one in names),
+    ]
+    return record({name: result.counts.get(name, 0) for name in names}, columns=columns)
 
 
 def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
@@ -247,7 +283,7 @@ def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
     ]
     document["job"] = None if found.job is None else job_document(found.job)
     document["letters"] = [item(letter) | raw_payload(letter.raw) for letter in shown[1:]]
-    notes = [found.trouble] if found.trouble else []
+    notes = [found.error] if found.error else []
     if found.archived:
         notes.append(
             "no longer among the dead letters: this is what operation"

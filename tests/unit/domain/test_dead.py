@@ -6,38 +6,43 @@ import pytest
 
 from ledgerctl.domain.dead import (
     ARCHIVED_BYTES_MAX,
-    CHUNK_BYTES,
-    CHUNK_LETTERS,
-    CHUNK_SPAN,
-    ERRORS_KEPT,
-    SCATTERED_LETTERS,
     Action,
+    JobStatus,
     Letter,
-    Pick,
     PlanItem,
     RequeuePolicy,
     Selection,
-    Standing,
-    Tally,
     Verdict,
-    Way,
-    best_way,
-    exit_code,
     judge,
     letters,
     movable,
-    pieces,
+    named_ends,
     select,
-    wants_lease,
 )
+from ledgerctl.domain.dead_stats import ERRORS_KEPT, Tally
 from ledgerctl.domain.jobs import State
+from ledgerctl.domain.removal import (
+    CHUNK_BYTES,
+    CHUNK_LETTERS,
+    CHUNK_SPAN,
+    SCATTERED_LETTERS,
+    Pick,
+    Piece,
+    Placed,
+    RemovalStrategy,
+    Spread,
+    near_head,
+    scattered,
+    stretches,
+)
+from ledgerctl.domain.sieve import HashSet
 from tests.builders import NOON, make_letter
 
-REFUNDED = Standing("job-1", State.REFUNDED, succeeded=False, account_id="acct-1")
+REFUNDED = JobStatus("job-1", State.REFUNDED, succeeded=False, account_id="acct-1")
 
 
 def read(*raws: bytes) -> list[Letter]:
-    return list(letters(("dead", index, raw) for index, raw in enumerate(raws)))
+    return list(letters([raws]))
 
 
 def judged(*raws: bytes, state: State = State.REFUNDED) -> list[Letter]:
@@ -45,13 +50,17 @@ def judged(*raws: bytes, state: State = State.REFUNDED) -> list[Letter]:
     found = read(*raws)
     for one in found:
         if one.job_id is not None:
-            one.standing = REFUNDED._replace(job_id=one.job_id, state=state)
-    judge(found, set(), set())
+            one.status = REFUNDED._replace(job_id=one.job_id, state=state)
+    judge(found, set().__contains__, HashSet())
     return found
 
 
-def picks_of(found: list[Letter], at: range | list[int]) -> list[Pick]:
-    return [Pick(order, found[index], b"x" * 10) for order, index in enumerate(at)]
+def placed_of(found: list[Letter], at: range | list[int]) -> list[Placed]:
+    return [(index, Pick(order, found[index], b"x" * 10)) for order, index in enumerate(at)]
+
+
+def selected(found: list[Letter], selection: Selection) -> list[Letter]:
+    return list(selection.of(found))
 
 
 @pytest.mark.parametrize(
@@ -70,25 +79,25 @@ def test_the_first_verdict_that_holds_is_taken(
     state: State, succeeded: bool, queued: bool, verdict: Verdict
 ) -> None:
     found = read(make_letter())
-    found[0].standing = REFUNDED._replace(state=state, succeeded=succeeded)
-    judge(found, {"job-1"} if queued else set(), set())
+    found[0].status = REFUNDED._replace(state=state, succeeded=succeeded)
+    judge(found, lambda _job: queued, HashSet())
     assert found[0].verdict is verdict
 
 
 def test_a_letter_without_a_job_is_unknown() -> None:
     found = read(make_letter())
-    judge(found, {"job-1"}, set())
+    judge(found, lambda _job: True, HashSet())
     assert (found[0].verdict, found[0].state) == (Verdict.UNKNOWN_JOB, None)
 
 
 def test_letters_judged_in_pieces_are_judged_like_the_whole_list() -> None:
     found = judged(make_letter("a"), make_letter("b"), make_letter("a"), make_letter("b"))
-    seen: set[str] = set()
+    seen = HashSet()
     again = [one.verdict for one in found]
     for piece in (found[:1], found[1:3], found[3:]):
-        judge(piece, set(), seen)
+        judge(piece, lambda _job: False, seen)
     assert [one.verdict for one in found] == again
-    assert seen == {"a", "b"}
+    assert (len(seen), seen.add("a"), seen.add("c")) == (2, False, True)
 
 
 def test_only_the_letter_nearest_the_head_is_no_duplicate() -> None:
@@ -113,8 +122,8 @@ def test_a_release_takes_all_a_requeue_only_retryable_and_force_all_but_unreadab
 def test_a_limit_ends_the_selection_with_the_last_letter_that_moves() -> None:
     found = judged(b"no json", *(make_letter(f"job-{n}") for n in range(5)))
     chosen = select(found, Selection(everything=True, limit=2), Action.REQUEUE)
-    assert [one.position for one in chosen.letters] == [0, 1, 2]
-    assert [one.position for one in chosen.moving] == [1, 2]
+    assert list(chosen.selected.at) == [0, 1, 2]
+    assert list(chosen.moving.at) == [1, 2]
     assert chosen.skipped == {"unreadable": 1}
 
 
@@ -126,36 +135,43 @@ def test_an_unreadable_letter_matches_no_filter_but_its_verdict() -> None:
         Selection(failed_after=NOON),
         Selection(group="00000000"),
     ):
-        assert select(found, selection, None).letters == []
-    assert select(found, Selection(verdict=Verdict.UNREADABLE), None).letters == found
+        assert selected(found, selection) == []
+    assert selected(found, Selection(verdict=Verdict.UNREADABLE)) == found
 
 
 def test_a_letter_without_failed_at_is_neither_before_nor_after() -> None:
     found = judged(make_letter(failed_at=None))
-    assert select(found, Selection(failed_before=NOON), None).letters == []
-    assert select(found, Selection(failed_after=NOON), None).letters == []
+    assert selected(found, Selection(failed_before=NOON)) == []
+    assert selected(found, Selection(failed_after=NOON)) == []
 
 
 def test_a_plan_names_equal_letters_as_often_as_it_lists_them() -> None:
     found = judged(*[make_letter()] * 3)
     plan = (PlanItem(found[0].digest, meant=True),) * 2
     chosen = select(found, Selection(plan=plan), Action.RELEASE)
-    assert [one.position for one in chosen.moving] == [0, 1]
+    assert list(chosen.moving.at) == [0, 1]
     more = select(found, Selection(plan=plan * 2), Action.RELEASE)
     assert (len(more.moving), more.missing) == (3, [found[0].digest])
 
 
 @pytest.mark.parametrize(
-    ("jobs", "code"),
-    [(("good",), 0), (("bad",), 3), (("none",), 4), (("good", "none"), 8), (("bad", "none"), 3)],
+    ("jobs", "counts"),
+    [
+        (("good",), (1, 0, 0)),
+        (("bad",), (0, 1, 0)),
+        (("none",), (0, 0, 1)),
+        (("good", "none"), (1, 0, 1)),
+        (("bad", "none"), (0, 1, 1)),
+    ],
 )
-def test_named_things_decide_the_exit_code(jobs: tuple[str, ...], code: int) -> None:
+def test_named_things_are_counted_by_how_they_end(
+    jobs: tuple[str, ...], counts: tuple[int, int, int]
+) -> None:
     found = judged(make_letter("good"), make_letter("bad"))
     found[1].verdict = Verdict.SETTLED
     selection = Selection(jobs=jobs)
-    chosen = select(found, selection, Action.REQUEUE)
-    done = {id(one) for one in chosen.moving}
-    assert exit_code(selection, chosen, done=done, already=0) == code
+    ends = named_ends(select(found, selection, Action.REQUEUE), lambda _order: True)
+    assert ends == counts
 
 
 def test_due_times_are_spread_over_the_span_after_the_delay() -> None:
@@ -167,72 +183,99 @@ def test_due_times_are_spread_over_the_span_after_the_delay() -> None:
 # --- pieces --------------------------------------------------------------------------------
 
 
+def spread(places: range | list[int], length: int = 2_000) -> Spread:
+    places = list(places)
+    staying = places[-1] + 1 - len(places)
+    return Spread(places, length, 150.0, 150 * staying)
+
+
 def test_few_that_stay_are_kept_at_the_head_and_many_are_set_aside_only_under_the_lease() -> None:
-    found = read(*(make_letter(f"job-{n}") for n in range(2_000)))
-    raws = [one.raw for one in found]
-    assert best_way(raws, found[100:1_000], leased=True) is Way.KEEP
-    assert best_way(raws, found[::4], leased=True) is Way.SET_ASIDE
-    assert best_way(raws, found[::4], leased=False) is Way.SCATTER
-    assert best_way(raws, found[-1:], leased=True) is Way.SCATTER
+    assert spread(range(100, 1_000)).strategy(leased=True) is RemovalStrategy.KEEP
+    assert spread(range(0, 2_000, 4)).strategy(leased=True) is RemovalStrategy.SET_ASIDE
+    assert spread(range(0, 2_000, 4)).strategy(leased=False) is RemovalStrategy.SCATTER
+    assert spread([1_999]).strategy(leased=True) is RemovalStrategy.SCATTER
 
 
 def test_letters_deep_in_the_list_are_reached_by_passing_others_over() -> None:
-    found = read(*(make_letter(f"job-{n}") for n in range(100_000)))
-    raws = [one.raw for one in found]
-    middle = found[50_000:50_001]
-    assert wants_lease(raws, middle)
-    assert best_way(raws, middle, leased=True) is Way.SET_ASIDE
-    assert wants_lease(raws, [one for one in found if one.index % 10 >= 3])
-    assert not wants_lease(raws, found)
-    assert not wants_lease(raws, [found[5_000], found[95_000]])
-    assert not wants_lease(raws[:2_000], found[:2_000:4])
+    middle = spread([50_000], 100_000)
+    assert middle.wants_lease
+    assert middle.strategy(leased=True) is RemovalStrategy.SET_ASIDE
+    assert spread([at for at in range(100_000) if at % 10 >= 3], 100_000).wants_lease
+    assert not spread(range(100_000), 100_000).wants_lease
+    assert not spread([5_000, 95_000], 100_000).wants_lease
+    assert not spread(range(0, 2_000, 4)).wants_lease
 
 
 def test_letters_of_one_scattered_call_stand_nearer_to_the_same_end_of_the_list() -> None:
     found = read(*(make_letter(f"job-{n}") for n in range(2_000)))
-    picks = picks_of(found, [3, 990, 1_010, 1_990])
-    cut = [
-        [pick.letter.index for pick in piece.picks]
-        for piece in pieces([one.raw for one in found], picks, Way.SCATTER)
+    pieces = scattered(placed_of(found, [3, 990, 1_010, 1_990]), len(found))
+    assert [[pick.letter.index for pick in piece.picks] for piece in pieces] == [
+        [3, 990],
+        [1_010, 1_990],
     ]
-    assert cut == [[3, 990], [1_010, 1_990]]
 
 
-@pytest.mark.parametrize("way", [Way.KEEP, Way.SCATTER, Way.SET_ASIDE])
+def test_places_of_later_scattered_calls_are_those_after_the_earlier_ones() -> None:
+    found = read(*(make_letter(f"job-{n}") for n in range(2_000)))
+    pieces = scattered(placed_of(found, [3, 990, 1_010, 1_990]), len(found))
+    assert [piece.places for piece in pieces] == [(3, 990), (1_008, 1_988)]
+
+
+def cut(found: list[Letter], placed: list[Placed], strategy: RemovalStrategy) -> list[Piece]:
+    match strategy:
+        case RemovalStrategy.KEEP:
+            return list(near_head(placed, 0))
+        case RemovalStrategy.SCATTER:
+            return list(scattered(placed, len(found)))
+        case RemovalStrategy.SET_ASIDE:
+            return list(stretches([one.raw for one in found], placed))
+
+
+@pytest.mark.parametrize("strategy", list(RemovalStrategy))
 @pytest.mark.parametrize("step", [1, 3, 700])
-def test_pieces_hold_every_pick_once_in_order_and_are_bounded(way: Way, step: int) -> None:
+def test_pieces_hold_every_pick_once_in_order_and_are_bounded(
+    strategy: RemovalStrategy, step: int
+) -> None:
     found = read(*(make_letter(f"job-{n}", note="x" * (n % 3_000)) for n in range(2_500)))
-    raws = [one.raw for one in found]
-    picks = picks_of(found, range(0, 2_500, step))
-    cut = list(pieces(raws, picks, way))
-    assert [pick for piece in cut for pick in piece.picks] == picks
-    for piece in cut:
-        assert len(piece.picks) <= (SCATTERED_LETTERS if way is Way.SCATTER else CHUNK_LETTERS)
+    placed = placed_of(found, range(0, 2_500, step))
+    pieces = cut(found, placed, strategy)
+    assert [pick for piece in pieces for pick in piece.picks] == [pick for _, pick in placed]
+    most = SCATTERED_LETTERS if strategy is RemovalStrategy.SCATTER else CHUNK_LETTERS
+    for piece in pieces:
+        assert len(piece.picks) <= most
         size = sum(len(pick.letter.raw) for pick in piece.picks)
         assert len(piece.picks) <= 1 or size <= CHUNK_BYTES
-        if way is Way.SET_ASIDE:
+        if strategy is RemovalStrategy.SET_ASIDE:
             assert 1 <= piece.span <= CHUNK_SPAN
 
 
-def test_stretches_cover_the_list_up_to_the_last_letter_to_take() -> None:
+def test_stretches_cover_every_entry_in_order() -> None:
     found = read(*(make_letter(f"job-{n}") for n in range(1_500)))
     raws = [one.raw for one in found]
-    cut = list(pieces(raws, picks_of(found, [5, 900, 1_200]), Way.SET_ASIDE))
-    assert sum(piece.span for piece in cut) == 1_201
+    pieces = list(stretches(raws, placed_of(found, [5, 900, 1_200])))
+    assert sum(piece.span for piece in pieces) == 1_500
     start = 0
-    for piece in cut:
+    for piece in pieces:
         assert (piece.first, piece.last) == (raws[start], raws[start + piece.span - 1])
         start += piece.span
 
 
-def test_what_the_archive_cannot_hold_is_not_taken_and_is_counted() -> None:
+def test_what_the_archive_cannot_hold_is_not_taken_and_is_named() -> None:
     large = b'{"job_id":"b","note":"%s"}' % (b"x" * ARCHIVED_BYTES_MAX)
     found = judged(make_letter("a"), large)
     for action in Action:
-        chosen = select(found, Selection(everything=True), action, force=True)
-        assert [one.job_id for one in chosen.moving] == ["a"]
-        assert (chosen.skipped, chosen.too_large) == ({"retryable": 1}, 1)
-    assert len(select(found, Selection(everything=True), None).moving) == 2
+        made = select(found, Selection(everything=True), action, RequeuePolicy(force=True))
+        assert list(made.moving.at) == [0]
+        assert made.skipped == {"retryable": 1}
+        assert [(one.job_id, one.order) for one in made.too_large] == [("b", None)]
+    assert len(selected(found, Selection(everything=True))) == 2
+
+
+def test_confirmed_letters_are_accepted_as_often_as_they_were_confirmed() -> None:
+    found = judged(*[make_letter("a")] * 2, make_letter("b"))
+    accepts = select(found, Selection(everything=True), Action.RELEASE).selected.once_each()
+    raws = [*[make_letter("a")] * 3, make_letter("b"), make_letter("c")]
+    assert [accepts(raw) for raw in raws] == [True, True, False, True, False]
 
 
 def test_counting_keeps_neither_many_texts_of_errors_nor_long_ones() -> None:

@@ -1,0 +1,105 @@
+"""Figures of the dead letters: counted by error group and by verdict, no letter kept. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ledgerctl.domain.dead import Letter, Verdict, counted
+from ledgerctl.domain.error_groups import error_group, masked_error
+from ledgerctl.domain.payload import Unreadable
+
+
+@dataclass(slots=True)
+class ErrorGroup:
+    """Letters whose errors differ only in numbers and ids."""
+
+    group: str
+    error: str
+    sample_job: str
+    count: int = 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+
+    def add(self, at: datetime | None) -> None:
+        """Count one more letter, of a job that failed then."""
+        self.count += 1
+        if at is not None:
+            if self.oldest is None or at < self.oldest:
+                self.oldest = at
+            if self.newest is None or at > self.newest:
+                self.newest = at
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The dead letters in figures."""
+
+    depth: int
+    unreadable: int
+    jobs: int
+    by_error: tuple[ErrorGroup, ...]
+    by_verdict: dict[str, int]
+
+    @property
+    def oldest_failed_at(self) -> datetime | None:
+        """The earliest failure that a letter names."""
+        return min((one.oldest for one in self.by_error if one.oldest), default=None)
+
+    @property
+    def newest_failed_at(self) -> datetime | None:
+        """The latest failure that a letter names."""
+        return max((one.newest for one in self.by_error if one.newest), default=None)
+
+
+# Texts whose group is known, of which many letters share one: how many are kept, and how long ones.
+ERRORS_KEPT, ERROR_KEPT_LENGTH = 1_000, 1_000
+
+
+class Tally:
+    """Counts letters by error and by verdict; keeps their jobs' ids, and no letter."""
+
+    def __init__(self, found: Sequence[Letter] = ()) -> None:
+        self._jobs: set[str] = set()
+        self._verdicts: Counter[Verdict] = Counter()
+        self._groups: dict[str, ErrorGroup] = {}
+        self._of_error: dict[str, ErrorGroup] = {}
+        self.add(found)
+
+    def add(self, found: Sequence[Letter]) -> None:
+        """Count these judged letters too."""
+        self._verdicts.update([letter.verdict for letter in found])
+        for letter in found:
+            read = letter.read
+            if isinstance(read, Unreadable):
+                continue
+            self._jobs.add(read.job_id)
+            error = read.error or ""
+            group = self._of_error.get(error)
+            if group is None:
+                group = self._group_of(error, read.job_id)
+            group.add(read.failed_at)
+
+    def _group_of(self, error: str, job_id: str) -> ErrorGroup:
+        name = error_group(error)
+        if name not in self._groups:
+            self._groups[name] = ErrorGroup(name, masked_error(error), job_id)
+        if len(self._of_error) == ERRORS_KEPT:
+            self._of_error.clear()
+        if len(error) <= ERROR_KEPT_LENGTH:
+            self._of_error[error] = self._groups[name]
+        return self._groups[name]
+
+    def error_groups(self) -> list[ErrorGroup]:
+        """The groups of errors among the readable letters, the most frequent first."""
+        return sorted(self._groups.values(), key=lambda one: (-one.count, one.group))
+
+    def statistics(self) -> Statistics:
+        """What was counted; the most frequent error first."""
+        return Statistics(
+            depth=self._verdicts.total(),
+            unreadable=self._verdicts[Verdict.UNREADABLE],
+            jobs=len(self._jobs),
+            by_error=tuple(self.error_groups()),
+            by_verdict=counted(self._verdicts),
+        )
