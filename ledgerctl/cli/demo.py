@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ledgerctl.cli.command import Effect, command, single
 from ledgerctl.cli.session import Session, terminal_width
-from ledgerctl.cli.tour import CHAPTERS, Step
+from ledgerctl.cli.tour import CHAPTERS, TourStep
 from ledgerctl.errors import ExitCode, SettingsError
 from ledgerctl.render.report import Column, Kind, Record, Report
 from ledgerctl.render.text import visible
@@ -133,7 +133,7 @@ def records(environment: Mapping[str, str]) -> Iterator[Record]:
             }
 
 
-def command_line(step: Step, environment: Mapping[str, str]) -> str:
+def command_line(step: TourStep, environment: Mapping[str, str]) -> str:
     """The command as the operator would type it."""
     words = step.words
     if "{operation}" in words:
@@ -152,7 +152,7 @@ def newest_operation(environment: Mapping[str, str]) -> str:
     return done.stdout.splitlines()[-1] if done.returncode == 0 else "OPERATION_ID"
 
 
-def run(step: Step, line: str, environment: Mapping[str, str]) -> int:
+def run(step: TourStep, line: str, environment: Mapping[str, str]) -> int:
     """Run one command on our own streams and return its exit code."""
     done = subprocess.run(
         program(line), env={**environment, **dict(step.settings)}, check=False,

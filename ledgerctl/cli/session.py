@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO, cast
 
 from ledgerctl.cli.boundary import bug, drop, say
-from ledgerctl.cli.signals import Stop
+from ledgerctl.cli.signals import StopSignal
 from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import (
     ConsentMissing,
@@ -73,7 +73,7 @@ class Session:
 
     words: Words
     now: datetime = field(default_factory=lambda: milliseconds(datetime.now(UTC)))
-    stop: Stop = field(default_factory=Stop)
+    stop: StopSignal = field(default_factory=StopSignal)
     notes: list[str] = field(default_factory=list)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     shows_progress: bool = True

@@ -13,7 +13,7 @@ ENDS: dict[int, tuple[type[LedgerctlError], str]] = {
 }
 
 
-class Stop:
+class StopSignal:
     """Tell whether somebody asked this run to stop.
 
     A signal ends the command where it stands. While it is held the first one is only noted, for

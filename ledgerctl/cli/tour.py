@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Step(NamedTuple):
+class TourStep(NamedTuple):
     """One command of the tour.
 
     `{operation}` stands for the id of the newest operation. `settings` are variables that stand
@@ -20,7 +20,7 @@ class Chapter(NamedTuple):
 
     title: str
     words: str
-    steps: tuple[Step, ...]
+    steps: tuple[TourStep, ...]
 
 
 AT_ONCE = (("LEDGERCTL_RETRY_BASE", "0s"),)  # so that nobody waits for the retry
@@ -30,7 +30,7 @@ CHAPTERS = (
     Chapter(
         "The ground: indexes first",
         "A second refund of a job is impossible because a unique index makes it so.",
-        (Step("db init"),),
+        (TourStep("db init"),),
     ),
     Chapter(
         "A job fails",
@@ -38,10 +38,10 @@ CHAPTERS = (
         "the job waits for another try. An error callback then reports the same failure again: "
         "the guard is in the write, so nothing happens, which is success.",
         (
-            Step("job charge job-42 --account acct-7 --cost 40"),
-            Step('job refund job-42 --reason "GPU timed out after 30 s"'),
-            Step('queue push job-42 --error "GPU timed out after 30 s"', settings=AT_ONCE),
-            Step('job refund job-42 --reason "error callback"'),
+            TourStep("job charge job-42 --account acct-7 --cost 40"),
+            TourStep('job refund job-42 --reason "GPU timed out after 30 s"'),
+            TourStep('queue push job-42 --error "GPU timed out after 30 s"', settings=AT_ONCE),
+            TourStep('job refund job-42 --reason "error callback"'),
         ),
     ),
     Chapter(
@@ -50,17 +50,17 @@ CHAPTERS = (
         "taken back, once. The GPU of the first try reports its own success: nothing is left to "
         "take.",
         (
-            Step("queue work --exec true --once"),
-            Step('job reclaim job-42 --reason "late success of the first try"'),
+            TourStep("queue work --exec true --once"),
+            TourStep('job reclaim job-42 --reason "late success of the first try"'),
         ),
     ),
     Chapter(
         "Support: why is my balance what it is?",
         "The customer of acct-7 asks. A balance is the sum of the rows, so the rows are the answer.",
         (
-            Step("balance show acct-7"),
-            Step("balance replay acct-7"),
-            Step("balance explain acct-7 --job job-42"),
+            TourStep("balance show acct-7"),
+            TourStep("balance replay acct-7"),
+            TourStep("balance explain acct-7 --job job-42"),
         ),
     ),
     Chapter(
@@ -68,11 +68,11 @@ CHAPTERS = (
         "Its fifth failure makes it a dead letter, which waits for a person: somebody looks, and "
         "lets it go with a reason.",
         (
-            Step('queue push job-66 --error "model weights not found: sdxl-v7"'),
-            Step(
+            TourStep('queue push job-66 --error "model weights not found: sdxl-v7"'),
+            TourStep(
                 "dead list --account acct-19 --error sdxl --fields digest,job_id,attempts,verdict"
             ),
-            Step('dead release job-66 --reason "sdxl-v7 was withdrawn, customer told" --yes'),
+            TourStep('dead release job-66 --reason "sdxl-v7 was withdrawn, customer told" --yes'),
         ),
     ),
     Chapter(
@@ -80,37 +80,41 @@ CHAPTERS = (
         "The dead letters by cause, and which of them still matter. A dry run first, then the "
         "retryable ones go back, spread over ten minutes. What an operation did can be undone.",
         (
-            Step("dead stats"),
-            Step('dead requeue --error "timed out" --spread 10m --dry-run --fields job_id,verdict'),
-            Step('dead requeue --error "timed out" --spread 10m --reason "gpu-3 is back" --yes'),
-            Step("queue stats"),
-            Step("dead restore {operation} --yes"),
-            Step('dead requeue --all --spread 10m --reason "all of gpu-3 is back" --yes'),
-            Step("dead list"),
+            TourStep("dead stats"),
+            TourStep(
+                'dead requeue --error "timed out" --spread 10m --dry-run --fields job_id,verdict'
+            ),
+            TourStep(
+                'dead requeue --error "timed out" --spread 10m --reason "gpu-3 is back" --yes'
+            ),
+            TourStep("queue stats"),
+            TourStep("dead restore {operation} --yes"),
+            TourStep('dead requeue --all --spread 10m --reason "all of gpu-3 is back" --yes'),
+            TourStep("dead list"),
         ),
     ),
     Chapter(
         "Cron: the day's figures",
         "Summaries are overwritten from the ledger, never added to.",
         (
-            Step("summary rebuild --days 3"),
-            Step("summary drift --days 3"),
-            Step("summary show acct-7 --days 3"),
+            TourStep("summary rebuild --days 3"),
+            TourStep("summary drift --days 3"),
+            TourStep("summary show acct-7 --days 3"),
         ),
     ),
     Chapter(
         "Is everything in order?",
         "Every way in which flags, rows and messages can disagree is looked for.",
-        (Step("ledger audit"), Step("log list")),
+        (TourStep("ledger audit"), TourStep("log list")),
     ),
     Chapter(
         "A charge that nobody looks for",
         "A job that was charged and is on no list will neither run nor be refunded. Only the two "
         "stores together show it. What is named can go into a refund, once somebody has looked.",
         (
-            Step("ledger audit --code stranded_charge", (5,)),
-            Step('job refund job-38 --reason "lost between the stores"'),
-            Step("ledger audit --code stranded_charge"),
+            TourStep("ledger audit --code stranded_charge", (5,)),
+            TourStep('job refund job-38 --reason "lost between the stores"'),
+            TourStep("ledger audit --code stranded_charge"),
         ),
     ),
     Chapter(
@@ -118,8 +122,8 @@ CHAPTERS = (
         "Another database, as it was found. Consumers claimed messages by one key and looked the "
         "claims up by another: both halves of every key are measured, not trusted.",
         (
-            Step("inbox audit --lookup tenant_id,message_key", (5,), INCIDENT),
-            Step("inbox stuck --limit 5", (5,), INCIDENT),
+            TourStep("inbox audit --lookup tenant_id,message_key", (5,), INCIDENT),
+            TourStep("inbox stuck --limit 5", (5,), INCIDENT),
         ),
     ),
     Chapter(
@@ -129,12 +133,12 @@ CHAPTERS = (
         "days lie outside its window and are left as they are, and the report says so. The "
         "balances come from the ledger: they were right all along and have not moved.",
         (
-            Step("balance list --limit 5", settings=INCIDENT),
-            Step("summary drift --days 4 --why", (5,), INCIDENT),
-            Step("summary rebuild --days 2", settings=INCIDENT),
-            Step("summary drift --days 2", settings=INCIDENT),
-            Step("summary drift --days 4", (5,), INCIDENT),
-            Step("balance list --limit 5", settings=INCIDENT),
+            TourStep("balance list --limit 5", settings=INCIDENT),
+            TourStep("summary drift --days 4 --why", (5,), INCIDENT),
+            TourStep("summary rebuild --days 2", settings=INCIDENT),
+            TourStep("summary drift --days 2", settings=INCIDENT),
+            TourStep("summary drift --days 4", (5,), INCIDENT),
+            TourStep("balance list --limit 5", settings=INCIDENT),
         ),
     ),
 )

@@ -51,7 +51,7 @@ class Handler:
     tick: Callable[[], None] = field(default=lambda: None)  # called while the handler runs
 
     def run(self, payload: bytes, variables: Mapping[str, str]) -> Ending:
-        """HandlerRun it once with `payload` on its standard input, and say how it ended.
+        """HandlerProcess it once with `payload` on its standard input, and say how it ended.
 
         A handler that ignores its input, floods its output, forks or hangs blocks nobody: what
         it forked is ended with it at the time limit, and also when this call is interrupted.
@@ -62,7 +62,7 @@ class Handler:
             process = self._started(variables)
             if isinstance(process, Ending):
                 return process
-            return HandlerRun(self, process, payload, selector).ending()
+            return HandlerProcess(self, process, payload, selector).ending()
 
     def _started(self, variables: Mapping[str, str]) -> "subprocess.Popen[bytes] | Ending":
         try:
@@ -101,7 +101,7 @@ def handler_words(text: str) -> list[str]:
     return words
 
 
-class HandlerRun:
+class HandlerProcess:
     """Hold one process from its start to its end."""
 
     def __init__(

@@ -101,11 +101,11 @@ def load_incident(stores: Stores, *, now: datetime) -> Incident:
 
 def incident(now: datetime, zone: ZoneInfo) -> Incident:
     """Return the incident as it stood at `now` (aware UTC, milliseconds)."""
-    return Story(now, zone).told()
+    return IncidentStory(now, zone).told()
 
 
 @dataclass(slots=True)
-class Story:
+class IncidentStory:
     """Makes the documents, one collection after the other, from one seeded sequence."""
 
     now: datetime

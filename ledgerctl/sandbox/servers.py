@@ -28,7 +28,7 @@ LOCK_FILE = "lock"
 PROGRAMS = (MONGOD, VALKEY)
 
 
-class State(Enum):
+class ServerState(Enum):
     """Tell whether a server of the sandbox runs."""
 
     RUNNING = "running"
@@ -41,7 +41,7 @@ class ServerStatus:
     """Hold one server as recorded and as found; `pid` and `uri` are None unless it runs."""
 
     name: str
-    state: State
+    state: ServerState
     pid: int | None
     port: int | None
     uri: str | None
@@ -127,7 +127,7 @@ def status(directory: Path) -> tuple[ServerStatus, ...]:
 def running(directory: Path) -> Running:
     """Return the running sandbox. Raises StoreUnavailable unless both servers run."""
     found = status(directory)
-    absent = [server.name for server in found if server.state is not State.RUNNING]
+    absent = [server.name for server in found if server.state is not ServerState.RUNNING]
     if absent:
         raise StoreUnavailable(
             f"the sandbox does not run ({', '.join(absent)})", hint="ledgerctl sandbox start"
@@ -215,11 +215,11 @@ def _status(directory: Path, program: Program, records: _Records) -> ServerStatu
     record = records.get(program.name)
     if record is None or record.process is None:
         port = record.port if record else None
-        return ServerStatus(program.name, State.STOPPED, None, port, None, log)
+        return ServerStatus(program.name, ServerState.STOPPED, None, port, None, log)
     server = Server(program, record.process, record.port, log)
     if not server.alive():
-        return ServerStatus(program.name, State.GONE, None, record.port, None, log)
-    return ServerStatus(program.name, State.RUNNING, server.pid, server.port, server.uri, log)
+        return ServerStatus(program.name, ServerState.GONE, None, record.port, None, log)
+    return ServerStatus(program.name, ServerState.RUNNING, server.pid, server.port, server.uri, log)
 
 
 def _running(

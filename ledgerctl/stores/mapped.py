@@ -223,15 +223,15 @@ class ForeignCollection:
         query: Mapping[str, Any] | None = None,
         projection: Mapping[str, int] | None = None,
         **options: Any,
-    ) -> "Found":
+    ) -> "MappedCursor":
         """Documents in our shape, as `Collection.find` gives them."""
-        return Found(self, self._real.aggregate, query or {}, projection, options)
+        return MappedCursor(self, self._real.aggregate, query or {}, projection, options)
 
     def find_raw_batches(
         self, query: Mapping[str, Any], projection: Mapping[str, int], **options: Any
-    ) -> "Found":
+    ) -> "MappedCursor":
         """Documents in our shape, in batches that nobody has decoded."""
-        return Found(self, self._real.aggregate_raw_batches, query, projection, options)
+        return MappedCursor(self, self._real.aggregate_raw_batches, query, projection, options)
 
     def find_one(
         self,
@@ -312,7 +312,7 @@ class ForeignCollection:
         return {"$lookup": words | {"pipeline": self.translated([])}}
 
 
-class Found:
+class MappedCursor:
     """A cursor of documents in our shape; asks the server at the first document."""
 
     def __init__(

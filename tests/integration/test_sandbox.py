@@ -19,7 +19,7 @@ from ledgerctl.errors import SettingsError, StoreUnavailable
 from ledgerctl.sandbox import binaries, launch, servers
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY
 from ledgerctl.sandbox.processes import started_at
-from ledgerctl.sandbox.servers import Running, State
+from ledgerctl.sandbox.servers import Running, ServerState
 from tests.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def fake_mongod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     return put
 
 
-def states(place: Path) -> dict[str, State]:
+def states(place: Path) -> dict[str, ServerState]:
     return {server.name: server.state for server in servers.status(place)}
 
 
@@ -86,8 +86,8 @@ def kill(pid: int | None) -> None:
     wait_until(lambda: started_at(pid) is None)
 
 
-BOTH_RUN = {"mongod": State.RUNNING, "valkey-server": State.RUNNING}
-BOTH_STOPPED = {"mongod": State.STOPPED, "valkey-server": State.STOPPED}
+BOTH_RUN = {"mongod": ServerState.RUNNING, "valkey-server": ServerState.RUNNING}
+BOTH_STOPPED = {"mongod": ServerState.STOPPED, "valkey-server": ServerState.STOPPED}
 
 
 def test_start_gives_a_replica_set_with_transactions_and_a_queue_server(directory: Path) -> None:
@@ -185,7 +185,7 @@ def test_start_brings_back_only_the_server_that_was_killed(directory: Path, name
     with Redis.from_url(first.redis_url) as queues:
         queues.rpush("jobs:retry", b"letter")
     kill(pids(first)[name])
-    assert states(directory) == BOTH_RUN | {name: State.GONE}
+    assert states(directory) == BOTH_RUN | {name: ServerState.GONE}
     second = servers.start(directory)
     assert second.started == (name,)
     other = ({"mongod", "valkey-server"} - {name}).pop()
@@ -306,7 +306,7 @@ def test_a_start_that_is_killed_is_found_again_and_stopped(
 ) -> None:
     pid_file = fake_mongod("exec /bin/sleep 60")
     starter = subprocess.Popen([sys.executable, "-c", START, str(directory)], cwd=ROOT)
-    wait_until(lambda: states(directory)["mongod"] is State.RUNNING)
+    wait_until(lambda: states(directory)["mongod"] is ServerState.RUNNING)
     starter.kill()
     starter.wait()
     assert servers.stop(directory) == ("mongod",)
