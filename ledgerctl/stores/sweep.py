@@ -83,17 +83,22 @@ class Sweep:
             jobs, rows = (one.estimated_document_count() for one in self._collections.values())
         return jobs, rows
 
-    def stories(self) -> Iterator[JobDocuments]:
+    def stories(self, *, sifted: bool = False) -> Iterator[JobDocuments]:
         """Yield every job with its rows, then every row that names no job; each exactly once.
 
-        An id that is text here and a number or an ObjectId there is one job's.
+        An id that is text here and a number or an ObjectId there is one job's. `sifted`: those of
+        texts and ObjectIds have been read.
         """
+        if not sifted:
+            yield from self._spelled()
+        yield from self._others()
+        yield from self._nameless()
+
+    def _spelled(self) -> Iterator[JobDocuments]:
         numbers = self._has("jobs", "_id", "number") or self._has("ledger", "job_id", "number")
         yield from self._texts(numbers=numbers)
         if numbers:
             yield from self._numbers()
-        yield from self._others()
-        yield from self._nameless()
 
     # texts and ObjectIds, which sort alike once an ObjectId is hex
 

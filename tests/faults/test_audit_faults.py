@@ -14,15 +14,16 @@ from tests.builders import NOON, make_job, make_row
 from tests.conftest import Client, Documents, Runner
 from tests.servers import wait_until
 
-JOBS = 6_000
+JOBS = 50_000
 CURSOR_NOT_FOUND = 43
 SNAPSHOT_TOO_OLD = 239
 
 
 @pytest.fixture
 def documents(client: Client, database: str) -> Documents:
-    """Many jobs, the last of which lost its refund."""
+    """Many jobs, the last of which lost its refund; the server sifts them in three ranges."""
     found = client[database]
+    found.ledger.create_index([("job_id", 1), ("type", 1)])
     ids = [f"job-{number:06d}" for number in range(JOBS)]
     lost = {"is_refunded": True, "refunded_at": NOON}
     found.jobs.insert_many([make_job(one, **(lost if one == ids[-1] else {})) for one in ids])
@@ -46,7 +47,7 @@ def fail(client: Client) -> Iterator[Callable[..., None]]:
 def test_a_lost_cursor_resumes_and_reads_everything_once(
     run: Runner, documents: Documents, fail: Callable[..., None], code: int
 ) -> None:
-    fail({"times": 3}, failCommands=["getMore"], errorCode=code)
+    fail({"times": 3}, failCommands=["aggregate"], errorCode=code)
     audit = run("ledger", "audit", "-o", "json")
     found = audit.json()
     assert audit.code == 5
@@ -58,7 +59,7 @@ def test_a_lost_cursor_resumes_and_reads_everything_once(
 def test_a_cut_connection_resumes_too(
     run: Runner, documents: Documents, fail: Callable[..., None]
 ) -> None:
-    fail({"times": 2}, failCommands=["getMore"], closeConnection=True)
+    fail({"times": 2}, failCommands=["aggregate"], closeConnection=True)
     found = run("ledger", "audit", "-o", "json").json()
     assert (found["jobs_checked"], found["rows_checked"]) == (JOBS, JOBS)
 
@@ -66,13 +67,14 @@ def test_a_cut_connection_resumes_too(
 def test_a_walk_that_cannot_go_on_says_how_far_it_came_and_gives_no_total(
     run: Runner, documents: Documents, fail: Callable[..., None]
 ) -> None:
-    fail({"skip": 2}, failCommands=["getMore"], errorCode=1)
+    fail({"skip": 2}, failCommands=["aggregate"], errorCode=1)
     audit = run("ledger", "audit", "-o", "json")
     found = audit.json()
     assert audit.code == 8
     assert found["complete"] is False
     assert 0 < found["rows_checked"] < JOBS
     assert found["error"]["read"] == f"{found['rows_checked']} of about {JOBS} rows"
+    fail({"skip": 2}, failCommands=["aggregate"], errorCode=1)
     shown = run("ledger", "audit", "-o", "plain")
     assert shown.code == 8
     assert f"of about {JOBS} rows read, then:" in shown.err
@@ -88,16 +90,18 @@ def test_an_interrupted_walk_says_how_far_it_came_and_exits_as_interrupted(
     code: int,
 ) -> None:
     def asked() -> int:
-        return int(client.admin.command("serverStatus")["metrics"]["commands"]["getMore"]["total"])
+        return int(
+            client.admin.command("serverStatus")["metrics"]["commands"]["aggregate"]["total"]
+        )
 
-    fail({"skip": 4}, failCommands=["getMore"], blockConnection=True, blockTimeMS=3000)
+    fail({"skip": 2}, failCommands=["aggregate"], blockConnection=True, blockTimeMS=8000)
     before = asked()
     words = [sys.executable, "-m", "ledgerctl", "ledger", "audit", "-o", "json"]
     with subprocess.Popen(
         words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as program:
-        wait_until(lambda: asked() >= before + 5)
-        time.sleep(1)  # for what has been read by then to be looked at
+        wait_until(lambda: asked() >= before + 2)  # the third is counted once it is let go
+        time.sleep(3)  # for what has been read by then to be looked at
         program.send_signal(number)
         out, err = program.communicate(timeout=60)
     assert (program.returncode, err) == (code, "")

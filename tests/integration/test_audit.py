@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from bson import Binary, Int64, ObjectId
 from pymongo import MongoClient
 
 from ledgerctl.domain.audit import Code
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.sieve import Sieve
 from tests.builders import NOON, make_job, make_row
 from tests.conftest import Documents, Invoker, Run, Runner
 from tests.planted import FAULTS, REFUNDED, SETTLED, Fault, plant
@@ -58,6 +61,48 @@ def test_every_planted_fault_is_found_with_its_effect_and_nothing_else_is(
     assert document["rows_checked"] == sum(len(fault.rows) for fault in FAULTS)
     assert sum(document["counts"].values()) == len(document["findings"])
     assert document["effect"] == sum(one["effect"] for one in document["findings"])
+
+
+def is_spelled(fault: Fault) -> bool:
+    """Whether every id of this fault is a text: only then does the server sort out what is right."""
+    ids = [job["_id"] for job in fault.jobs] + [row.get("job_id", "") for row in fault.rows]
+    return all(isinstance(one, str) for one in ids if one is not None)
+
+
+@pytest.mark.parametrize("kind", ["string", "objectId"])
+def test_what_the_server_sorts_out_is_right(
+    invoke: Invoker,
+    stores: Stores,
+    documents: Documents,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ledgerctl.stores.sieve.RANGE", 7)
+    spelled = [fault for fault in FAULTS if is_spelled(fault)]
+    assert len(spelled) > len(FAULTS) * 2 // 3
+    documents.ledger.create_index([("job_id", 1), ("type", 1)])
+    plant(lambda name, found: documents[name].insert_many(renamed(found, kind)), spelled)
+    assert Sieve(stores.mongo, stores.outbox).kind() == kind
+    audit = invoke("ledger", "audit", "-o", "json")
+    names = {str(renamed([{"_id": fault.name}], kind)[0]["_id"]): fault.name for fault in spelled}
+    found = {names.get(key, key): sorted(one) for key, one in said(findings(audit)).items()}
+    assert found == {key: one for key, one in expected().items() if key in found}
+    assert set(found) == {fault.text or fault.rows[0]["_id"] for fault in spelled if fault.said}
+    document = audit.json()
+    assert document["jobs_checked"] == sum(len(fault.jobs) for fault in spelled)
+    assert document["rows_checked"] == sum(len(fault.rows) for fault in spelled)
+
+
+def renamed(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """The documents under ids of this type."""
+    if kind == "string":
+        return found
+    keys = ("_id", "job_id")
+    return [
+        one | {key: ObjectId(sha256(one[key].encode()).digest()[:12]) for key in keys
+               if isinstance(one.get(key), str) and ":" not in one[key]}
+        for one in found
+    ]  # fmt: skip
 
 
 def test_a_standalone_server_says_the_same(
