@@ -1,11 +1,8 @@
 """A sieve: the server sorts out the jobs that are plainly right, so that only odd ones travel."""
 
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
-
-from pymongo import errors as mongo_errors
 
 from ledgerctl.domain.days import EARLIEST, LATEST
 from ledgerctl.domain.ids import chunks
@@ -14,7 +11,6 @@ from ledgerctl.domain.rows import RowType
 from ledgerctl.stores.codec import Document, to_id
 from ledgerctl.stores.mongo import Mongo
 from ledgerctl.stores.outbox import Outbox
-from ledgerctl.stores.sweep import PAUSE_S, RESUMES_MAX, is_lost
 
 KINDS = ("string", "objectId")  # whose ids the server orders and tells apart as we do
 RANGE = 20_000  # documents of one collection that are sifted together
@@ -57,7 +53,7 @@ class Sifted(NamedTuple):
 class Sieve:
     """Sorts jobs and rows by ranges of ids. What it finds odd may be right; it misses nothing.
 
-    A range is asked in one query, which is repeated when its cursor is lost.
+    A range is asked in one query, which is repeated when it is lost.
     """
 
     def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
@@ -103,15 +99,8 @@ class Sieve:
 
     def sift(self, part: Range, horizon: datetime) -> Sifted:
         """Sort out a range; rows dated after `horizon` are odd."""
-        failures = 0
-        while True:
-            try:
-                return self._sifted(part, horizon)
-            except mongo_errors.PyMongoError as error:
-                failures += 1
-                if failures > RESUMES_MAX or not is_lost(error):
-                    raise self._mongo.translated(error, "read the ledger", sent=False) from None
-            time.sleep(PAUSE_S * failures)
+        with self._mongo.reading("read the ledger"):
+            return self._mongo.repeated(lambda: self._sifted(part, horizon))
 
     def _sifted(self, part: Range, horizon: datetime) -> Sifted:
         jobs = rows = carrying = 0
