@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ledgerctl.domain.audit import Finding
 from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.repair import Repair, RepairStep
 from ledgerctl.domain.results import Fate, Result
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
 from ledgerctl.render.views.job_page import finding_record
+
+if TYPE_CHECKING:
+    from ledgerctl.operations.audit import Audit
+    from ledgerctl.operations.repair import RepairNote
 
 FINDING_COLUMNS = (
     Column("code"),
@@ -25,28 +28,7 @@ TABLE_MAX = 1_000  # findings a table holds; the other formats stream them all
 ACCOUNTS_SHOWN = 20
 
 
-class AuditTotals(Protocol):
-    """What is known of an audit once its last finding has passed."""
-
-    jobs_checked: int
-    rows_checked: int
-    open_findings: int
-
-    @property
-    def exit_code(self) -> int: ...
-
-    def findings(self) -> Iterator[Finding]: ...
-
-    def counts_by_code(self) -> dict[str, int]: ...
-
-    def effects_by_code(self) -> dict[str, int]: ...
-
-    def by_account(self) -> list[dict[str, Any]]: ...
-
-    def ended_early(self) -> dict[str, Any] | None: ...
-
-
-def audit(run: AuditTotals, *, table: bool) -> Report:
+def audit(run: "Audit", *, table: bool) -> Report:
     """The findings as they come, then what they come to."""
     records = Findings(run, TABLE_MAX if table else None)
     return Report(
@@ -74,7 +56,7 @@ def audit(run: AuditTotals, *, table: bool) -> Report:
 class Findings:
     """The records of an audit; a table's are cut, and the walk goes on to its end all the same."""
 
-    def __init__(self, run: AuditTotals, shown_max: int | None) -> None:
+    def __init__(self, run: "Audit", shown_max: int | None) -> None:
         self._run = run
         self._max = shown_max
         self.left_out = 0
@@ -86,7 +68,7 @@ class Findings:
         self.left_out = sum(1 for _ in findings)
 
 
-def summary(run: AuditTotals) -> tuple[str, ...]:
+def summary(run: "Audit") -> tuple[str, ...]:
     """The totals below a table: by code, and the accounts that are most off."""
     counts, effects = run.counts_by_code(), run.effects_by_code()
     lines = [f"{run.jobs_checked} jobs and {run.rows_checked} rows checked"]
@@ -102,14 +84,14 @@ def summary(run: AuditTotals) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def unread(run: AuditTotals) -> list[str]:
+def unread(run: "Audit") -> list[str]:
     """What an audit that ended early has not seen."""
     if trouble := run.ended_early():
         return [f"{trouble['read']} read, then: {trouble['message']}; nothing here is a total"]
     return []
 
 
-def notes(run: AuditTotals, records: Findings) -> list[str]:
+def notes(run: "Audit", records: Findings) -> list[str]:
     """What a reader must know besides the findings."""
     said = unread(run)
     if records.left_out:
@@ -175,16 +157,7 @@ def repair_item(repair: Repair, step: RepairStep, *, is_ripe: bool) -> Record:
     }
 
 
-class RepairNote(Protocol):
-    """Something that a repair has to tell."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def refused(self) -> bool: ...
-
-
-def repaired(run: AuditTotals, result: Result[Any]) -> Report:
+def repaired(run: "Audit", result: Result[Any]) -> Report:
     """Show what a repair did, and what an audit finds now."""
     left = (finding_record(one) for one in run.findings() if not one.settled)
     told: Sequence[RepairNote] = result.items

@@ -1,28 +1,21 @@
 """Indexes and roles, as reports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.report import Column, Kind, Report, record
 
+if TYPE_CHECKING:
+    from ledgerctl.operations.tidy import TidyPlan
+    from ledgerctl.stores.indexes import IndexStatus
+
 COLUMNS = (Column("name", kind=Kind.ID), Column("status"), Column("in_the_way", kind=Kind.COUNT))
 
 
-class IndexStatus(Protocol):
-    """What became of one index."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def rows(self) -> list[Any]: ...
-
-
-def indexes(found: Sequence[IndexStatus]) -> Report:
+def indexes(found: Sequence["IndexStatus"]) -> Report:
     """Show what became of each index, with the rows in the way of those that could not be built."""
     records: list[Any] = [
         {
@@ -44,21 +37,10 @@ def indexes(found: Sequence[IndexStatus]) -> Report:
     )
 
 
-class Tidied(Protocol):
-    """Describe what a tidy found to remove and to keep."""
-
-    @property
-    def before(self) -> datetime | None: ...
-    @property
-    def asked(self) -> datetime: ...
-    @property
-    def kept(self) -> Mapping[str, int]: ...
-
-
 KINDS = ("outbox", "inbox", "dead_archive")
 
 
-def tidied(plan: Tidied, result: Result[Any]) -> Report:
+def tidied(plan: "TidyPlan", result: Result[Any]) -> Report:
     """Show what was removed, or would be, and what is kept and why."""
     removed = {kind: result.counts.get(kind, 0) for kind in KINDS}
     document = {
