@@ -82,8 +82,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--keep=- --reason=- --confirm=- --expect=-' ;;
     'db roles') options='--role' plain='-'
       values='--role=-' ;;
-    'log list') options='--limit' plain='-'
-      values='--limit=-' ;;
+    'log list') options='--operator --command --since --limit' plain='-'
+      values='--operator=- --command=- --since=- --limit=-' ;;
     'log show') options='' plain='@operation'
       values='' ;;
     'config show') options='' plain='-'

@@ -1,11 +1,11 @@
 """`ledgerctl log`: what operators did, when and why."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ledgerctl.cli.command import command, noun
-from ledgerctl.cli.options import SHOWN, Limit
+from ledgerctl.cli.options import SHOWN, Limit, Since, window
 from ledgerctl.cli.session import Session
 from ledgerctl.errors import NotFound
 from ledgerctl.render.report import Report
@@ -14,16 +14,47 @@ app = noun("log")
 
 
 @command(app, "list")
-def list_operations(session: Session, limit: Limit = SHOWN) -> Report:
+def list_operations(
+    session: Session,
+    operator: Annotated[
+        str | None,
+        typer.Option(
+            "--operator", help="Only this operator's.", metavar="NAME", show_default=False
+        ),
+    ] = None,
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--command", help="Only of this command.", metavar="COMMAND", show_default=False
+        ),
+    ] = None,
+    since: Since = None,
+    limit: Limit = SHOWN,
+) -> Report:
     """List operations, newest first.
 
-    Examples: ledgerctl log list --limit 20
+    An entry that a killed run left open says "never ended"; what the archive knows of it stands in
+    its counts.
+
+    Examples: ledgerctl log list --command "dead requeue" --since yesterday
               ledgerctl log list --fields at,operator,command,reason -o csv
     """
     from ledgerctl.render.views.log import operations
 
-    found, total = session.stores.operator_log.newest(limit)
-    return operations(found, total)
+    lower, _ = window(session, since, None)
+    found, total = session.stores.operator_log.newest(
+        limit, operator=operator, command=named, since=lower
+    )
+    return operations([with_archived(session, one) for one in found], total)
+
+
+def with_archived(session: Session, entry: dict[str, Any]) -> dict[str, Any]:
+    """Add what the archive knows of an operation whose entry is open."""
+    if entry.get("exit_code") is not None:
+        return entry
+    archived = session.stores.archive.count(str(entry["_id"]))
+    counts = entry.get("counts") or {}
+    return entry | {"counts": counts | ({"archived": archived} if archived else {})}
 
 
 @command(app, "show")
@@ -45,4 +76,4 @@ def show(
         raise NotFound(
             f"no operation {operation_id!r} in the log", hint="`ledgerctl log list` names them"
         )
-    return operation(found)
+    return operation(with_archived(session, found))

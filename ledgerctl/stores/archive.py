@@ -44,6 +44,12 @@ class Archive:
             for document in self._documents.find({"_id": bounds}).sort("_id", 1):
                 yield to_archived(document)
 
+    def count(self, operation_id: str) -> int:
+        """Count the letters that an operation was about to take."""
+        bounds = {"$gte": f"{operation_id}:", "$lt": f"{operation_id};"}
+        with self._mongo.reading("count the archive"):
+            return self._documents.count_documents({"_id": bounds})
+
     def about(self, text: str) -> Iterator[Archived]:
         """Yield the letters of a job or of a digest, the newest first."""
         query = {"$or": [{"job_id": text}, {"digest": text}]}

@@ -42,8 +42,17 @@ class OperatorLog:
             found = self._log.find_one(query, {"_id": 1}, sort=[("_id", -1)])
         return None if found is None else str(found["_id"])
 
-    def newest(self, limit: int) -> tuple[list[Document], int]:
-        """Return the newest entries first (`limit` 0: all), and how many there are."""
+    def newest(
+        self,
+        limit: int,
+        *,
+        operator: str | None = None,
+        command: str | None = None,
+        since: datetime | None = None,
+    ) -> tuple[list[Document], int]:
+        """Return the newest entries first (`limit` 0: all), and how many match."""
+        asked = {"operator": operator, "command": command, "at": since and {"$gte": since}}
+        query = {name: value for name, value in asked.items() if value is not None}
         with self._mongo.reading("read the operator log"):
-            found = list(self._log.find().sort("_id", -1).limit(limit))
-            return found, self._log.count_documents({})
+            found = list(self._log.find(query).sort("_id", -1).limit(limit))
+            return found, self._log.count_documents(query)

@@ -5,6 +5,8 @@ from typing import Any
 
 from ledgerctl.render.report import Column, Kind, Report, listing, record
 
+NEVER_ENDED = "never ended"
+LOOPS = ("queue work", "inbox consume", "dead review")  # may run for days
 COLUMNS = (
     Column("operation_id", kind=Kind.ID),
     Column("at", kind=Kind.TIME, in_table=False),  # the id begins with it
@@ -12,6 +14,7 @@ COLUMNS = (
     Column("command"),
     Column("counts", spare=True),
     Column("exit_code", title="exit", kind=Kind.COUNT),
+    Column("state", when_filled=True),
     Column("reason"),
 )
 PAGE_COLUMNS = (
@@ -24,9 +27,14 @@ PAGE_COLUMNS = (
 
 
 def entry(document: Mapping[str, Any]) -> dict[str, Any]:
-    """One operation under its contract name; unknown fields are kept."""
-    return {"operation_id": str(document["_id"])} | {
-        key: value for key, value in document.items() if key != "_id"
+    """Show one operation under its contract name; unknown fields are kept."""
+    ended = document.get("exit_code") is not None
+    loops = document.get("command") in LOOPS
+    state = "" if ended else ("running, or never ended" if loops else NEVER_ENDED)
+    return {
+        "operation_id": str(document["_id"]),
+        "state": state or None,
+        **{key: value for key, value in document.items() if key != "_id"},
     }
 
 
@@ -42,6 +50,4 @@ def operations(found: Sequence[Mapping[str, Any]], total: int) -> Report:
 
 def operation(found: Mapping[str, Any]) -> Report:
     """One operation's page."""
-    open_end = found.get("exit_code") is None
-    notes = ["this operation did not come to its end, or is still running"] if open_end else []
-    return record(entry(found), columns=PAGE_COLUMNS, notes=notes)
+    return record(entry(found), columns=PAGE_COLUMNS)
