@@ -99,7 +99,7 @@ def private_libraries(program: Program, folder: Path) -> dict[str, str]:
     if not link.exists():
         link.unlink(missing_ok=True)  # it leads into an environment that is gone
         link.symlink_to(bundled)
-    return {"LD_LIBRARY_PATH": str(folder)}
+    return {"LD_LIBRARY_PATH": f"{folder}:{bundled.parent}"}
 
 
 def _loads(library: str) -> bool:

