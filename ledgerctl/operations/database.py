@@ -1,4 +1,4 @@
-"""Building the indexes that the guarantees depend on."""
+"""Look after the database: build the indexes of the guarantees, remove what nobody needs any more."""
 
 from collections import Counter
 
