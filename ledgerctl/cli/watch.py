@@ -6,12 +6,14 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 from ledgerctl.cli.session import Session, is_terminal
 from ledgerctl.errors import Interrupted, LedgerctlError, UsageError
 from ledgerctl.render.text import visible
 
-OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the second screen, without cursor
+OPEN, CLOSE = "\x1b[?1049h", "\x1b[?25h\x1b[?1049l"  # the second screen
+HIDE_CURSOR = "\x1b[?25l"
 HOME, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -32,9 +34,9 @@ def watch(session: Session, page: Callable[[], Sequence[str]], *, every_s: float
     """
     lines = page()
     try:
-        with screen():
+        with screen(sys.stdout):
             while not session.stop.requested:
-                draw(lines)
+                draw(lines, sys.stdout)
                 time.sleep(every_s)
                 lines = next_page(session, page, lines)
     except LedgerctlError:
@@ -57,26 +59,34 @@ def next_page(
 
 
 @contextmanager
-def screen() -> Iterator[None]:
+def screen(stream: TextIO) -> Iterator[None]:
     """Use the terminal's second screen without echo; give the first one back as it was."""
     keyboard = sys.stdin.fileno() if is_terminal(sys.stdin) else None
     echoing = None if keyboard is None else termios.tcgetattr(keyboard)
     if keyboard is not None and echoing is not None:
         quiet = [*echoing[:3], echoing[3] & ~termios.ECHO, *echoing[4:]]
         termios.tcsetattr(keyboard, termios.TCSADRAIN, quiet)
-    sys.stdout.write(OPEN)
+    stream.write(OPEN)
     try:
         yield
     finally:
-        sys.stdout.write(CLOSE)
-        sys.stdout.flush()
+        stream.write(CLOSE)
+        stream.flush()
         if keyboard is not None and echoing is not None:
             termios.tcsetattr(keyboard, termios.TCSAFLUSH, echoing)
 
 
-def draw(lines: Sequence[str]) -> None:
-    """Write the page over the one before in one piece, cut to the terminal's size."""
+def draw(lines: Sequence[str], stream: TextIO, *, cursor_after: str | None = None) -> None:
+    """Write the page over the one before in one piece, cut to the terminal's size.
+
+    The cursor ends below it, or behind the line `cursor_after`, for somebody to type there.
+    """
     width, height = shutil.get_terminal_size((80, 24))
     shown = [visible(line)[: width - 1] for line in lines[: height - 1]]
-    sys.stdout.write(HOME + "".join(f"{line}{REST_OF_LINE}\n" for line in shown) + REST_OF_SCREEN)
-    sys.stdout.flush()
+    page = HOME + "".join(f"{line}{REST_OF_LINE}\n" for line in shown) + REST_OF_SCREEN
+    if cursor_after in shown:
+        page += f"\x1b[{shown.index(cursor_after) + 1};{len(cursor_after) + 1}H\x1b[?25h"
+    else:
+        page += HIDE_CURSOR
+    stream.write(page)
+    stream.flush()

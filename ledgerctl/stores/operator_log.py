@@ -20,6 +20,11 @@ class OperatorLog:
         with self._mongo.writing("write the operator log"):
             self._log.insert_one(dict(entry))
 
+    def set_reason(self, operation_id: str, reason: str) -> None:
+        """Write the reason that is given only while the operation runs."""
+        with self._mongo.writing("write the operator log"):
+            self._log.update_one({"_id": operation_id}, {"$set": {"reason": reason}})
+
     def end(
         self, operation_id: str, *, at: datetime, counts: Mapping[str, Any], exit_code: int
     ) -> None:
