@@ -236,7 +236,8 @@ def restore(
 def review(session: Session, chosen: Chosen) -> Report:
     """Go through dead letters one at a time: a key requeues, releases or skips each.
 
-    Keys: r requeue, l release, s skip, b back, u undo the last, q quit.
+    Keys: r requeue, R requeue whatever the verdict, l release, s skip, b back, u undo the last,
+    m more of the payload, q quit. The first release asks for the reason of all of them.
 
     Examples: ledgerctl dead review --verdict retryable
               ledgerctl dead review --all --limit 20

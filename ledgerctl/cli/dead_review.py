@@ -8,11 +8,10 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ledgerctl.cli.change import finish, run
 from ledgerctl.cli.session import Session, is_terminal
 from ledgerctl.cli.watch import draw, screen
 from ledgerctl.domain.dead import (
@@ -25,7 +24,7 @@ from ledgerctl.domain.dead import (
 )
 from ledgerctl.domain.results import Fate, Run
 from ledgerctl.errors import ConsentMissing
-from ledgerctl.render.report import Report
+from ledgerctl.render.text import visible
 
 if TYPE_CHECKING:
     from ledgerctl.operations.dead_review import Review
@@ -41,6 +40,7 @@ PASTE = re.compile(rb"\x1b\[200~.*?\x1b\[201~", re.DOTALL)
 # Function keys, arrows and Alt with a key, in the spellings of xterm, rxvt and the Linux console.
 SEQUENCE = re.compile(rb"\x1b+(?:\[\[.|\[[0-?]*[ -/]*[@-~]|O[0-9;]*[ -~]|[^\x1b\[O])", re.DOTALL)
 UNFINISHED = re.compile(rb"\x1b+(?:\[\[?[0-?]*[ -/]*|O[0-9;]*)?\Z")
+COUNTED = ("requeued", "released", "skipped", "not_seen")
 KNOWN = frozenset("rRlsbumqyYn")
 
 
@@ -259,29 +259,33 @@ class Sitting:
     def counts(self) -> dict[str, int]:
         """Count the letters by what was decided; the counts add up to what was selected."""
         taken = list(self.decided.values())
-        return {
-            "requeued": taken.count(Action.REQUEUE),
-            "released": taken.count(Action.RELEASE),
-            "skipped": len(self.skipped),
-            "not_seen": len(self.letters) - len(taken) - len(self.skipped),
-        }
+        requeued, released = taken.count(Action.REQUEUE), taken.count(Action.RELEASE)
+        skipped = len(self.skipped)
+        left = len(self.letters) - len(taken) - skipped
+        return dict(zip(COUNTED, (requeued, released, skipped, left), strict=True))
 
     def show(self, *, beside_message: bool = False) -> None:
         """Draw the letter, its job, its rows, the message and the keys, all on standard error."""
-        from ledgerctl.render.views.review import Place, Size, frame, payload_height
+        from ledgerctl.render.views.review import Place, Size, frame, payload_pieces
 
         letter = self.letters[self.at]
         if self.at not in self.pages:
             self.pages[self.at] = self.review.page(letter)
         width, height = shutil.get_terminal_size((80, 24))
-        if self.first_line >= payload_height(letter, width):
+        if self.first_line >= len(payload_pieces(letter, width)):
             self.first_line = 0
         counts = {name: count for name, count in self.counts.items() if name != "not_seen"}
         place = Place(self.at + 1, len(self.letters), counts, self.message, self.first_line)
-        lines = frame(
-            self.pages[self.at], place, Size(width, height - 1), self.session.clock()
-        )
-        draw(lines, sys.stderr, cursor_after=self.message if beside_message else None)
+        lines = frame(self.pages[self.at], place, Size(width, height - 1), self.session.clock())
+        if is_dumb(self.session):
+            write("\n".join(["", *map(visible, lines), ""]))
+        else:
+            draw(lines, sys.stderr, cursor_after=self.message if beside_message else None)
+
+
+def is_dumb(session: Session) -> bool:
+    """Tell if the terminal cannot draw in place."""
+    return session.environment.get("TERM", "dumb") in {"", "dumb"}
 
 
 def write(text: str) -> None:
@@ -290,24 +294,16 @@ def write(text: str) -> None:
     sys.stderr.flush()
 
 
-def review(session: Session, letters: list[Letter], policy: RequeuePolicy) -> Report:
-    """Go through these letters as one operation; report what was decided."""
+def review(session: Session, letters: list[Letter], running: "Run[None]") -> None:
+    """Go through these letters as one operation; its result has the decisions at any moment."""
     from ledgerctl.operations.dead_review import Review
-    from ledgerctl.render.views.dead import reviewed
 
-    counts: dict[str, int] = {}
-
-    def apply(running: "Run[None]") -> None:
-        keyboard = Keyboard(running.stopping)
-        decisions = Review(session.stores, running.operation_id, policy, session.now)
-        sitting = Sitting(session, decisions, letters, keyboard)
-        try:
-            with keyboard.keys(), screen(sys.stderr):
-                sitting.run(keyboard.key)
-        finally:
-            counts.update(sitting.counts)
-            running.result.counts.update(counts)
-            running.result.fates[Fate.DONE] = counts["requeued"] + counts["released"]
-
-    result = run(session, apply)
-    return finish(session, reviewed(counts), result)
+    keyboard = Keyboard(running.stopping)
+    decisions = Review(session.stores, running.operation_id, RequeuePolicy(), session.now)
+    sitting = Sitting(session, decisions, letters, keyboard)
+    try:
+        with keyboard.keys(), nullcontext() if is_dumb(session) else screen(sys.stderr):
+            sitting.run(keyboard.key)
+    finally:
+        running.result.counts.update(sitting.counts)
+        running.result.fates[Fate.DONE] = len(sitting.decided)

@@ -20,6 +20,7 @@ class Review:
     operation_id: str
     policy: RequeuePolicy
     own_now: datetime
+    reason: str | None = None
     _chunks: list[int] = field(default_factory=list)  # of the decisions that were not undone
     _last: int = 0
     _order: int = 0
@@ -51,6 +52,11 @@ class Review:
             self._order += 1
             self._chunks.append(self._last)
         return move.moved == 1
+
+    def keep_reason(self, reason: str) -> None:
+        """Keep the reason of all releases of this review, in the operator log."""
+        self.stores.operator_log.set_reason(self.operation_id, reason)
+        self.reason = reason
 
     def undo_last(self) -> bool:
         """Put the last decision's letter back; False when it has left the retry queue."""

@@ -13,6 +13,7 @@ from ledgerctl.render.views.job_page import job_document
 
 KEYS = "r requeue · l release · s skip · b back · u undo the last · m more · q quit"
 ERROR_LINES, ROWS = 2, 4
+PAYLOAD_BYTES = 100_000  # `dead show` has the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,11 @@ def frame(page: LetterPage, place: Place, size: Size, now: datetime) -> list[str
     """Lay out a letter on exactly the screen: head, payload as far as it fits, job, rows, keys."""
     letter = page.letters[0]
     head = head_lines(letter, place, size.width, now)
-    tail = [*job_lines(page, now), *folded(place.message, size.width)[:2], *folded(KEYS, size.width)]
+    tail = [
+        *job_lines(page, now),
+        *folded(place.message, size.width)[:2],
+        *folded(KEYS, size.width),
+    ]
     room = max(1, size.height - len(head) - len(tail))
     return [*head, *payload_lines(letter, place.first_line, room, size.width), *tail]
 
@@ -62,15 +67,17 @@ def head_lines(letter: Letter, place: Place, width: int, now: datetime) -> list[
 
 def payload_lines(letter: Letter, first: int, room: int, width: int) -> list[str]:
     """Show the payload from one of its lines on, and how much of it is left."""
-    lines = pieces(visible(letter.raw.decode(errors="backslashreplace")), width)
+    lines = payload_pieces(letter, width)
     shown = lines[first : first + room - 1]
     left = len(lines) - first - len(shown)
-    return [*shown, f"… {left} more lines of the payload: m more" if left else ""]
+    unread = len(letter.raw) - PAYLOAD_BYTES
+    more = f", {unread} bytes not shown here" if unread > 0 else ""
+    return [*shown, f"… {left} more lines of the payload: m more{more}" if left else more[2:]]
 
 
-def payload_height(letter: Letter, width: int) -> int:
-    """Count the lines that the whole payload takes."""
-    return len(pieces(visible(letter.raw.decode(errors="backslashreplace")), width))
+def payload_pieces(letter: Letter, width: int) -> Sequence[str]:
+    """Cut the payload into lines of the screen."""
+    return pieces(visible(letter.raw[:PAYLOAD_BYTES].decode(errors="backslashreplace")), width)
 
 
 def job_lines(page: LetterPage, now: datetime) -> list[str]:
@@ -107,7 +114,9 @@ def telling(error: str) -> str:
 
 def folded(text: str, width: int) -> list[str]:
     """Fold a sentence to the screen."""
-    return [piece for line in folded_sentence(visible(text), width) for piece in pieces(line, width)]
+    return [
+        piece for line in folded_sentence(visible(text), width) for piece in pieces(line, width)
+    ]
 
 
 def pieces(text: str, width: int) -> Sequence[str]:
