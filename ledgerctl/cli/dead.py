@@ -24,7 +24,7 @@ from ledgerctl.errors import ExitCode, LedgerctlError, NotFound, UsageError
 from ledgerctl.render.report import Report
 
 if TYPE_CHECKING:
-    from ledgerctl.domain.dead import Plan
+    from ledgerctl.domain.dead import Plan, Selection
     from ledgerctl.domain.results import Run
     from ledgerctl.operations.dead import Request
 
@@ -40,18 +40,50 @@ Force = Annotated[
 
 @command(app, "list")
 @selecting(SHOWN_LIMIT)
-def list_letters(session: Session, chosen: Chosen) -> Report:
-    """List dead letters from the head on, each with what its job's ledger says of it.
+def list_letters(
+    session: Session,
+    chosen: Chosen,
+    tail: Annotated[
+        bool, typer.Option("--tail", help="From the tail on, the newest first.")
+    ] = False,
+) -> Report:
+    """List dead letters from the head on, each with its job's state and a verdict.
 
     Examples: ledgerctl dead list --verdict retryable
               ledgerctl dead list --error 'timed? out' --failed-after yesterday
     """
     from ledgerctl.operations.dead import listed
+    from ledgerctl.operations.dead import tail as listed_from_tail
     from ledgerctl.render.views.dead import letters
 
     plan = None if chosen.plan is None else read_any_plan(chosen.plan)
     wanted = selection(session, chosen, plan)
-    return letters(*listed(session.stores, wanted, limit=chosen.limit or None))
+    look = listed_from_tail if tail else listed
+    found, total = look(session.stores, wanted, limit=chosen.limit or None)
+    depth = max(session.stores.dead_letters.depth()[0], total)
+    nothing = none_of(session, depth)
+    notes = undated_notes(session, wanted)
+    if not total and session.format != "table":
+        notes.append(nothing)
+    return letters(found, total, depth=depth, nothing=nothing, notes=notes)
+
+
+def none_of(session: Session, depth: int) -> str:
+    """Say that nothing is selected: of how many, or of which list that is empty."""
+    settings = session.settings
+    if depth:
+        return f"none of {depth} dead letters matches"
+    return f"no dead letters: {settings.keys.dead_letter} is empty (database {settings.database!r})"
+
+
+def undated_notes(session: Session, wanted: "Selection") -> list[str]:
+    """Say how many letters the bounds of a failure time cannot judge."""
+    from ledgerctl.operations.dead import count_undated
+
+    if wanted.failed_before is None and wanted.failed_after is None:
+        return []
+    undated = count_undated(session.stores, wanted)
+    return [f"{undated} letters have a failed_at that is no time: not judged"] if undated else []
 
 
 @command(app, "show")
@@ -79,8 +111,13 @@ def show(
 
 
 @command(app, "stats")
+@selecting({})
 def stats(
     session: Session,
+    chosen: Chosen,
+    top: Annotated[
+        int, typer.Option("--top", min=0, help="Show this many groups; 0 shows all.", metavar="N")
+    ] = 20,
     fail_over: Annotated[
         int | None,
         typer.Option("--fail-over", min=0, help="Exit 5 with more letters than this.", metavar="N"),
@@ -92,24 +129,42 @@ def stats(
         ),
     ] = None,
 ) -> Report:
-    """Count dead letters by error and by verdict.
+    """Count dead letters by error and by verdict, and show the commands that come next.
 
     Examples: ledgerctl dead stats
               ledgerctl dead stats --fail-over 100 --fail-age 2h --quiet
     """
     from ledgerctl.operations.dead import count
-    from ledgerctl.render.views.dead import statistics
+    from ledgerctl.render.views.dead_stats import statistics
 
     age = None if fail_age is None else parse_duration(fail_age)
-    found = count(session.stores)
-    notes = []
-    if fail_over is not None and found.depth > fail_over:
-        notes.append(f"{found.depth} dead letters, more than {fail_over}")
+    plan = None if chosen.plan is None else read_any_plan(chosen.plan)
+    wanted = selection(session, chosen, plan)
+    found = count(session.stores, wanted)
+    alarms = []
+    if fail_over is not None and found.selected > fail_over:
+        alarms.append(f"{found.selected} dead letters, more than {fail_over}")
     oldest = found.oldest_failed_at
     if age is not None and oldest is not None and server_now(session) - oldest > age:
-        notes.append(f"the oldest failed at {format_time(oldest)}, longer than {fail_age} ago")
-    code = ExitCode.FOUND if notes else ExitCode.DONE
-    return statistics(found, exit_code=int(code), notes=notes)
+        alarms.append(f"the oldest failed at {format_time(oldest)}, longer than {fail_age} ago")
+    if age is not None and found.undated:
+        alarms.append(f"{found.undated} letters may be older: their failed_at is no time")
+    notes = alarms + undated_notes(session, wanted)
+    if not found.selected:
+        notes.append(none_of(session, found.depth))
+    return statistics(
+        found,
+        top=top,
+        selectors=[*chosen.words(), *place_words(session)],
+        exit_code=int(ExitCode.FOUND if alarms else ExitCode.DONE),
+        notes=notes,
+    )
+
+
+def place_words(session: Session) -> list[str]:
+    """Write the options that choose profile and configuration as they were typed."""
+    given = {"--profile": session.words.profile, "--config": session.words.config}
+    return [word for name, value in given.items() if value for word in (name, value)]
 
 
 @command(app, "requeue", effect=Effect.BULK)
@@ -341,7 +396,9 @@ def moved(
     if not session.dry_run:
         return finish(session, changed(made, result, remaining=made.depth), result)
     place = plan_of(session, words | {"selectors": chosen.given()})
-    return finish(session, planned(made, planned_letters(session.stores, made), place), result)
+    return finish(
+        session, planned(made, planned_letters(session.stores, made, requeues=True), place), result
+    )
 
 
 def carried_out(session: Session, request: "Request", made: "Plan", *, confirmed: bool) -> Report:

@@ -32,6 +32,7 @@ SELECTORS: dict[str, Any] = {
     "verdict": (Annotated[Verdict | None, typer.Option("--verdict", help="Only letters of this verdict.", show_default=False)], None),
     "failed_before": (Annotated[str | None, typer.Option("--failed-before", help="Only those that failed before this time.", metavar="TIME", show_default=False)], None),
     "failed_after": (Annotated[str | None, typer.Option("--failed-after", help="Only those that failed at this time or later.", metavar="TIME", show_default=False)], None),
+    "requeued_under": (Annotated[int | None, typer.Option("--requeued-under", min=1, help="Only jobs put back less often than this: the guard against a loop.", metavar="N", show_default=False)], None),
     "plan": (Annotated[str | None, typer.Option("--plan", help="Exactly the letters of this dry run's JSON; - reads standard input.", metavar="FILE", show_default=False)], None),
 }  # fmt: skip
 LIMIT: dict[str, Any] = {
@@ -56,6 +57,7 @@ class Chosen:
     verdict: Verdict | None = None
     failed_before: str | None = None
     failed_after: str | None = None
+    requeued_under: int | None = None
     plan: str | None = None
     limit: int | None = None
 
@@ -69,6 +71,18 @@ class Chosen:
                     f"{option} is empty: nothing was selected",
                     hint="is a variable of the shell unset?",
                 )
+
+    def words(self) -> list[str]:
+        """Write those that narrow a selection as words of a command line, but for the group."""
+        found: list[str] = []
+        for name, value in self.given().items():
+            if name == "job":
+                found += value
+            elif name not in {"everything", "group", "limit"}:
+                option = f"--{name.replace('_', '-')}"
+                values = value if isinstance(value, list) else [value]
+                found += [word for one in values for word in (option, str(one))]
+        return found
 
     def given(self) -> dict[str, Any]:
         """Those that were given, by name, as a plan records them."""
@@ -136,6 +150,7 @@ def selection(session: Session, chosen: Chosen, plan: PlanFile | None = None) ->
         verdict=chosen.verdict,
         failed_before=before,
         failed_after=after,
+        requeued_under=chosen.requeued_under,
         limit=chosen.limit or None,
         plan=None if plan is None else plan.items,
     )

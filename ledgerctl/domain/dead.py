@@ -70,6 +70,7 @@ class Letter:
     read: Payload | Unreadable
     status: JobStatus | None = None
     verdict: Verdict = Verdict.UNREADABLE
+    requeues: int | None = None  # how often operations here have put its job back, where asked
 
     @property
     def fits_archive(self) -> bool:
@@ -188,6 +189,7 @@ class Selection:
     verdict: Verdict | None = None
     failed_before: datetime | None = None
     failed_after: datetime | None = None
+    requeued_under: int | None = None
     limit: int | None = None
     plan: tuple[PlanItem, ...] | None = None
 
@@ -200,7 +202,8 @@ class Selection:
     def is_filter(self) -> bool:
         """True where letters are chosen by their content: such a change holds the lease."""
         chosen = (self.group, self.error, self.account, self.state, self.verdict)
-        return any(one is not None for one in (*chosen, self.failed_before, self.failed_after))
+        bounds = (self.failed_before, self.failed_after, self.requeued_under)
+        return any(one is not None for one in (*chosen, *bounds))
 
     @property
     def names(self) -> bool:
@@ -259,6 +262,7 @@ class Selection:
             and (self.group is None or letter.group == self.group)
             and (self.error is None or self._errs(letter))
             and self._failed(letter.failed_at)
+            and (self.requeued_under is None or (letter.requeues or 0) < self.requeued_under)
         )
 
     def _errs(self, letter: Letter) -> bool:
@@ -278,9 +282,11 @@ class Selection:
         """Count how often the plan lists each digest."""
         return Counter(item.digest for item in self.plan or ())
 
-    def of(self, found: Iterable[Letter]) -> Iterator[Letter]:
-        """Give the selected ones of these judged letters, in order."""
-        planned = self.planned()
+    def of(
+        self, found: Iterable[Letter], planned: "Counter[str] | None" = None
+    ) -> Iterator[Letter]:
+        """Give the selected ones of these judged letters, in order; take them off the planned ones."""
+        planned = self.planned() if planned is None else planned
         for letter in found:
             if self.named(letter, planned) and self.passes(letter):
                 yield letter

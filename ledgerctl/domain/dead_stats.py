@@ -1,8 +1,8 @@
-"""Figures of the dead letters: counted by error group and by verdict, no letter kept. Pure."""
+"""Count the dead letters by error group and by verdict; keep no letter. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from ledgerctl.domain.dead import Letter, Verdict, counted
@@ -12,18 +12,25 @@ from ledgerctl.domain.payload import Unreadable
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Letters whose errors differ only in numbers and ids."""
+    """Count the letters of one cause: their errors differ in changing parts alone."""
 
     group: str
-    error: str
+    sample_error: str
     sample_job: str
     count: int = 0
     oldest: datetime | None = None
     newest: datetime | None = None
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
 
-    def add(self, at: datetime | None) -> None:
+    @property
+    def error(self) -> str:
+        """Give the error, its changing parts masked."""
+        return masked_error(self.sample_error)
+
+    def add(self, at: datetime | None, verdict: Verdict) -> None:
         """Count one more letter, of a job that failed then."""
         self.count += 1
+        self.verdicts[verdict] += 1
         if at is not None:
             if self.oldest is None or at < self.oldest:
                 self.oldest = at
@@ -33,22 +40,24 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The dead letters in figures."""
+    """Give the figures of the selected dead letters; `depth` counts all that there are."""
 
     depth: int
+    selected: int
     unreadable: int
+    undated: int
     jobs: int
     by_error: tuple[ErrorGroup, ...]
     by_verdict: dict[str, int]
 
     @property
     def oldest_failed_at(self) -> datetime | None:
-        """The earliest failure that a letter names."""
+        """Give the earliest failure that a letter names."""
         return min((one.oldest for one in self.by_error if one.oldest), default=None)
 
     @property
     def newest_failed_at(self) -> datetime | None:
-        """The latest failure that a letter names."""
+        """Give the latest failure that a letter names."""
         return max((one.newest for one in self.by_error if one.newest), default=None)
 
 
@@ -57,13 +66,14 @@ ERRORS_KEPT, ERROR_KEPT_LENGTH = 1_000, 1_000
 
 
 class Tally:
-    """Counts letters by error and by verdict; keeps their jobs' ids, and no letter."""
+    """Count letters by error and by verdict; keep their jobs' ids, and no letter."""
 
     def __init__(self, found: Sequence[Letter] = ()) -> None:
         self._jobs: set[str] = set()
         self._verdicts: Counter[Verdict] = Counter()
         self._groups: dict[str, ErrorGroup] = {}
         self._of_error: dict[str, ErrorGroup] = {}
+        self._undated = 0
         self.add(found)
 
     def add(self, found: Sequence[Letter]) -> None:
@@ -74,16 +84,17 @@ class Tally:
             if isinstance(read, Unreadable):
                 continue
             self._jobs.add(read.job_id)
+            self._undated += read.undated
             error = read.error or ""
             group = self._of_error.get(error)
             if group is None:
                 group = self._group_of(error, read.job_id)
-            group.add(read.failed_at)
+            group.add(read.failed_at, letter.verdict)
 
     def _group_of(self, error: str, job_id: str) -> ErrorGroup:
         name = error_group(error)
         if name not in self._groups:
-            self._groups[name] = ErrorGroup(name, masked_error(error), job_id)
+            self._groups[name] = ErrorGroup(name, error, job_id)
         if len(self._of_error) == ERRORS_KEPT:
             self._of_error.clear()
         if len(error) <= ERROR_KEPT_LENGTH:
@@ -91,14 +102,17 @@ class Tally:
         return self._groups[name]
 
     def error_groups(self) -> list[ErrorGroup]:
-        """The groups of errors among the readable letters, the most frequent first."""
+        """Give the groups of errors among the readable letters, the most frequent first."""
         return sorted(self._groups.values(), key=lambda one: (-one.count, one.group))
 
-    def statistics(self) -> Statistics:
-        """What was counted; the most frequent error first."""
+    def statistics(self, depth: int | None = None) -> Statistics:
+        """Give what was counted; without a depth, these are all the letters that there are."""
+        selected = self._verdicts.total()
         return Statistics(
-            depth=self._verdicts.total(),
+            depth=selected if depth is None else depth,
+            selected=selected,
             unreadable=self._verdicts[Verdict.UNREADABLE],
+            undated=self._undated,
             jobs=len(self._jobs),
             by_error=tuple(self.error_groups()),
             by_verdict=counted(self._verdicts),

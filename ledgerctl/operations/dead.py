@@ -1,10 +1,10 @@
 """Dead letters: read in pages, judged by their jobs, selected; nothing is changed here."""
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, islice
@@ -67,6 +67,8 @@ def judged(
     asked = ((piece, to_look_up(piece, selection, verdicts=verdicts)) for piece in pieces)
     for piece in ahead(partial(with_statuses, stores), asked):
         judge(piece, waiting.holds, seen)
+        if selection.requeued_under is not None:
+            count_requeues(stores, [one for one in piece if selection.may_mean(one)])
         yield piece
 
 
@@ -165,20 +167,54 @@ def listed(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[
     """
     found = selection.of(look(stores, selection))
     depth, _ = stores.dead_letters.depth()
-    shown = list(islice(found, limit))
+    shown = count_requeues(stores, list(islice(found, limit)))
     if selection.names or selection.is_filter:
         return shown, len(shown) + sum(1 for _ in found)
     return shown, max(depth, len(shown))
 
 
-def count(stores: Stores) -> Statistics:
-    """Count the dead letters by error and by verdict; each list is read once, no letter is kept."""
+def tail(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[list[Letter], int]:
+    """Give the last `limit` selected letters, the last one first, and how many are selected.
+
+    All letters are read: one is a duplicate by what stands nearer the head.
+    """
+    found = deque[Letter](maxlen=limit)
+    total = 0
+    for letter in selection.of(look(stores, selection)):
+        found.append(letter)
+        total += 1
+    return count_requeues(stores, list(reversed(found))), total
+
+
+def count(stores: Stores, selection: Selection = EVERYTHING) -> Statistics:
+    """Count the selected letters by error and by verdict; each list is read once, none is kept."""
     tally = Tally()
     keys = stores.queues.keys
     stores.queues.require_lists(keys.dead_letter, keys.retry)
-    for piece in judged(stores, EVERYTHING, None, verdicts=True):
-        tally.add(piece)
-    return tally.statistics()
+    is_part = selection.names or selection.is_filter
+    sieve = sieve_of(stores, selection, verdicts=True)
+    planned = selection.planned()
+    for piece in judged(stores, selection, sieve, verdicts=True):
+        tally.add(list(selection.of(piece, planned)) if is_part else piece)
+    return tally.statistics(stores.dead_letters.depth()[0] if is_part else None)
+
+
+def count_undated(stores: Stores, selection: Selection) -> int:
+    """Count the letters that no bound of a failure time can judge: theirs is no time."""
+    timeless = replace(selection, failed_before=None, failed_after=None)
+    sieve = sieve_of(stores, timeless, verdicts=False)
+    return sum(
+        one.payload is not None and one.payload.undated and timeless.may_mean(one)
+        for one in entries(stores, sieve)
+    )
+
+
+def count_requeues(stores: Stores, found: list[Letter]) -> list[Letter]:
+    """Fill in how often operations here have put each letter's job back."""
+    counts = stores.archive.requeues([one.job_id for one in found if one.job_id is not None])
+    for letter in found:
+        letter.requeues = None if letter.job_id is None else counts.get(letter.job_id, 0)
+    return found
 
 
 # --- planning ------------------------------------------------------------------------------
@@ -220,7 +256,7 @@ def plan(
     return made
 
 
-def planned_letters(stores: Stores, made: Plan) -> Iterator[Letter]:
+def planned_letters(stores: Stores, made: Plan, *, requeues: bool = False) -> Iterator[Letter]:
     """Read the selected letters of a plan once more, those that still stand there, as judged."""
     places, verdicts = made.selected, list(Verdict)
     size = made.at_once(PIECE_LETTERS, PIECE_BYTES)
@@ -230,7 +266,8 @@ def planned_letters(stores: Stores, made: Plan) -> Iterator[Letter]:
         for order, letter in again(stores, made, orders):
             letter.verdict = verdicts[made.judged[order]]
             piece.append(letter)
-        yield from with_statuses(stores, (piece, to_look_up(piece, EVERYTHING, verdicts=True)))
+        with_statuses(stores, (piece, to_look_up(piece, EVERYTHING, verdicts=True)))
+        yield from count_requeues(stores, piece) if requeues else piece
 
 
 def again(stores: Stores, made: Plan, orders: range) -> Iterator[tuple[int, Letter]]:
@@ -310,7 +347,7 @@ def show(stores: Stores, text: str, *, now: datetime) -> LetterPage:
         )
     job_id = found[0].job_id if found else archived[0].job_id
     page, error = job_page(stores, job_id, now)
-    return LetterPage(found, archived, page, error)
+    return LetterPage(tuple(count_requeues(stores, list(found))), archived, page, error)
 
 
 def job_page(stores: Stores, job_id: str | None, now: datetime) -> tuple[JobPage | None, str]:
@@ -328,6 +365,7 @@ def archived_letter(stores: Stores, archived: Archived) -> Letter:
     letter = Letter(archived.payload, -1, -1, 0, False, read_payload(archived.payload))
     with_statuses(stores, ([letter], to_look_up([letter], EVERYTHING, verdicts=True)))
     judge([letter], Waiting(stores).holds, HashSet())
+    count_requeues(stores, [letter])
     return letter
 
 

@@ -4,6 +4,7 @@ The layout is our own: rich's Table cuts ids or lets columns vanish when it runs
 takes 0.3 ms a row. Rich measures, folds and colours.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +15,13 @@ from typing import Any, Final
 
 from ledgerctl.render.output import Look, Output
 from ledgerctl.render.report import Column, Kind, Record, Report, Shape, settled
-from ledgerctl.render.text import age_text, cell_width, duration_text, value_text
+from ledgerctl.render.text import (
+    age_text,
+    cell_width,
+    duration_text,
+    telling_line,
+    value_text,
+)
 
 Paint = Callable[[str], str]
 
@@ -50,8 +57,9 @@ def _write_body(report: Report, output: Output, look: Look) -> int:
     records = list(report.records)
     if report.shape is Shape.RECORD:
         page = _block if report.is_brief else _page
+        columns = [one for one in report.columns if _has_a_place(one, records)]
         for record in records:
-            _write_lines(page(report.columns, record, output, look), output)
+            _write_lines(page(columns, record, output, look), output)
     elif records or not report.empty:
         columns = [column for column in report.columns if _has_a_place(column, records)]
         _write_table(columns, records, output, look)
@@ -106,6 +114,8 @@ def _strip(
 
 
 def _cell(column: Column, value: Any, now: datetime | None, short: bool = False) -> str:
+    if column.lines_max is not None and isinstance(value, str):
+        return telling_line(value)
     if column.kind is Kind.WORDS and isinstance(value, list | tuple):
         return ", ".join(map(cell_text, value))
     if isinstance(value, datetime) and now is not None:
@@ -155,7 +165,9 @@ def _without_spare(
 
 
 def _has_a_place(column: Column, records: Sequence[Record]) -> bool:
-    return not column.when_filled or any(cell_text(one.get(column.key)) for one in records)
+    return not column.when_filled or any(
+        cell_text(one.get(column.key)) not in {"", "0"} for one in records
+    )
 
 
 def _write_lines(lines: Iterator[str], output: Output) -> None:
@@ -178,7 +190,7 @@ def _table(strips: Sequence[_Strip], output: Output, look: Look) -> Iterator[str
     headings, *rows = zip(*(strip.cells for strip in strips), strict=True)
     yield _row(headings, widths, right, [bold] * len(strips))
     yield (_RULE if output.can_show(_RULE) else "-") * _total(widths)
-    cut = _CUT if output.can_show(_CUT) else "..."
+    cut = _cut(output)
     for row in rows:
         paints = [
             red if owes and cell.startswith("-") else str
@@ -210,6 +222,10 @@ def _fold_row(
         for cell, width, strip in zip(row, widths, strips, strict=True)
     ]
     return zip_longest(*cells, fillvalue="")
+
+
+def _cut(output: Output) -> str:
+    return _CUT if output.can_show(_CUT) else "..."
 
 
 def _first_lines(lines: list[str], lines_max: int | None, width: int, cut: str) -> list[str]:
@@ -282,6 +298,7 @@ def _page(columns: Sequence[Column], record: Record, output: Output, look: Look)
 def _block(columns: Sequence[Column], record: Record, output: Output, look: Look) -> Iterator[str]:
     """Lay out one record on as few lines as hold it, `key value` pairs side by side."""
     bold = _paint("bold", look)
+    cut = _cut(output)
     line, used = "", 0
     for column in columns:
         key = output.visible(column.heading)
@@ -289,6 +306,7 @@ def _block(columns: Sequence[Column], record: Record, output: Output, look: Look
         lines, is_beside = _value_lines(column, record, output, look, len(_GAP) + label_width)
         if lines == [""]:
             continue
+        lines = _first_lines(lines, column.lines_max, look.width or sys.maxsize, cut)
         paint = _value_paint(column, look)
         width = label_width + cell_width(lines[0])
         fits = look.width is None or used + len(_GAP) + width <= look.width

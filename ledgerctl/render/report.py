@@ -59,8 +59,8 @@ class Column:
     heading; plain and csv are headed by the key. To fit a terminal, a table leaves out a column
     with `in_table=False` unless `--fields` asks for it, and one with `when_filled=True` that no
     record fills. Where the rest is still too wide, it leaves out those with `spare=True`, the last
-    one first, and says so; where that does not help, each record is a block of lines. A cell of
-    words folds to at most `lines_max` lines.
+    one first, and says so; where that does not help, each record is a block of lines. With
+    `lines_max` a table shows the line of a text that tells most, cut to so many lines.
     """
 
     key: str

@@ -132,6 +132,12 @@ def age_text(at: datetime, now: datetime) -> str:
     return f"in {text}" if later else f"{text} ago"
 
 
+def telling_line(text: str) -> str:
+    """Give the line of a text that tells most: of a Python traceback the last, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
 def _joined(values: Sequence[Any]) -> str:
     if any(isinstance(value, Mapping) for value in values):
         return _JSON.encode(values)

@@ -64,6 +64,17 @@ class Archive:
             found = self._documents.find({"job_id": {"$in": list(job_ids)}}, fields).sort("at", 1)
             return {one["job_id"]: (one["action"], one["operation_id"], one["at"]) for one in found}
 
+    def requeues(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """Count for each of these jobs the operations that put it back on retry."""
+        if not job_ids:
+            return {}
+        wanted = {"job_id": {"$in": list(dict.fromkeys(job_ids))}, "action": "requeue"}
+        operations = {"_id": "$job_id", "operations": {"$addToSet": "$operation_id"}}
+        pipeline: list[Document] = [{"$match": wanted}, {"$group": operations}]
+        with self._mongo.reading("look into the archive"):
+            found = self._documents.aggregate(pipeline)
+            return {one["_id"]: len(one["operations"]) for one in found}
+
     def chunks_with(
         self, digests: Sequence[str], since: datetime | None
     ) -> Iterator[tuple[str, str, int]]:

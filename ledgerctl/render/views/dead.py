@@ -13,7 +13,6 @@ from ledgerctl.domain.dead import (
     counted,
     movable,
 )
-from ledgerctl.domain.dead_stats import ErrorGroup, Statistics
 from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.payload import Unreadable, preview
 from ledgerctl.domain.results import Result
@@ -33,9 +32,10 @@ ITEM_COLUMNS = (
     Column("account_id", kind=Kind.ID),
     Column("state", in_table=False),
     Column("attempts", kind=Kind.COUNT, spare=True),
-    Column("failed_at", kind=Kind.TIME, in_table=False),
+    Column("requeues", kind=Kind.COUNT, spare=True),
+    Column("failed_at", title="failed", kind=Kind.TIME, spare=True),
     Column("not_before", kind=Kind.TIME, in_table=False),
-    Column("error"),
+    Column("error", lines_max=3),
     Column("group", kind=Kind.ID, shown=False),
     Column("preview", shown=False),
     Column("why", shown=False),
@@ -64,22 +64,6 @@ RESTORE_COLUMNS = (
     Column("already_back", kind=Kind.COUNT),
     Column("gone", kind=Kind.COUNT),
 )
-GROUP_COLUMNS = (
-    Column("group", kind=Kind.ID),
-    Column("count", kind=Kind.COUNT),
-    Column("error"),
-    Column("oldest", kind=Kind.TIME, spare=True),
-    Column("newest", kind=Kind.TIME),
-    Column("sample_job", kind=Kind.ID),
-)
-STATS_COLUMNS = (
-    Column("depth", kind=Kind.COUNT),
-    Column("unreadable", kind=Kind.COUNT),
-    Column("jobs", kind=Kind.COUNT),
-    Column("by_verdict"),
-    Column("oldest_failed_at", kind=Kind.TIME),
-    Column("newest_failed_at", kind=Kind.TIME),
-)
 
 
 def item(letter: Letter) -> dict[str, Any]:
@@ -97,6 +81,7 @@ def item(letter: Letter) -> dict[str, Any]:
         "state": None if letter.state is None else str(letter.state),
         "verdict": str(letter.verdict),
         "group": letter.group,
+        "requeues": letter.requeues,
         "preview": None,
         "why": None,
     }
@@ -124,15 +109,19 @@ def items(letters: Sequence[Letter]) -> Iterator[Record]:
         yield item(letter)
 
 
-def letters(found: Sequence[Letter], total: int) -> Report:
-    """A listing of dead letters."""
-    return listing(
+def letters(
+    found: Sequence[Letter], total: int, *, depth: int, nothing: str, notes: Sequence[str]
+) -> Report:
+    """List dead letters; `depth` counts all that there are, `nothing` says why none is shown."""
+    report = listing(
         items(found),
         columns=columns(found),
         total=total,
         foot=unreadable_lines(found),
-        empty="No dead letters.",
+        notes=notes,
+        empty=nothing,
     )
+    return replace(report, document={**(report.document or {}), "depth": depth})
 
 
 def unreadable_lines(found: Sequence[Letter]) -> list[str]:
@@ -142,36 +131,6 @@ def unreadable_lines(found: Sequence[Letter]) -> list[str]:
         for one in found
         if isinstance(one.read, Unreadable)
     ]
-
-
-def statistics(found: Statistics, *, exit_code: int, notes: Sequence[str]) -> Report:
-    """Counts by error and by verdict."""
-    groups = [group_record(group) for group in found.by_error]
-    document: dict[str, Any] = {
-        "depth": found.depth,
-        "unreadable": found.unreadable,
-        "jobs": found.jobs,
-        "by_error": groups,
-        "by_verdict": found.by_verdict,
-        "oldest_failed_at": found.oldest_failed_at,
-        "newest_failed_at": found.newest_failed_at,
-    }
-    sections = [Report(GROUP_COLUMNS, groups, head=("By error:",))] if groups else []
-    return record(
-        document, columns=STATS_COLUMNS, exit_code=exit_code, notes=tuple(notes), sections=sections
-    )
-
-
-def group_record(group: ErrorGroup) -> dict[str, Any]:
-    """One group of errors."""
-    return {
-        "group": group.group,
-        "error": group.error,
-        "count": group.count,
-        "oldest": group.oldest,
-        "newest": group.newest,
-        "sample_job": group.sample_job,
-    }
 
 
 def changed(made: Plan, result: Result[None], *, remaining: int | None) -> Report:

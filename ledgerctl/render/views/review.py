@@ -8,7 +8,7 @@ from typing import Any
 from ledgerctl.domain.dead import Letter, LetterPage
 from ledgerctl.domain.payload import Unreadable
 from ledgerctl.domain.times import format_time
-from ledgerctl.render.text import age_text, folded_sentence, visible
+from ledgerctl.render.text import age_text, folded_sentence, telling_line, visible
 from ledgerctl.render.views.job_page import job_document
 
 KEYS = "r requeue · l release · s skip · b back · u undo the last · m more · q quit"
@@ -53,7 +53,9 @@ def head_lines(letter: Letter, place: Place, width: int, now: datetime) -> list[
     decided = ", ".join(f"{count} {name}" for name, count in place.counts.items() if count)
     failed = "" if letter.failed_at is None else f"  failed {age_text(letter.failed_at, now)}"
     attempts = "" if letter.payload is None else f"  attempts {letter.payload.attempts}"
-    error = letter.read.why if isinstance(letter.read, Unreadable) else telling(letter.error or "")
+    error = (
+        letter.read.why if isinstance(letter.read, Unreadable) else telling_line(letter.error or "")
+    )
     lines = folded(f"error    {error}", width)
     return [
         f"letter {place.number} of {place.count}  {decided}".rstrip(),
@@ -104,12 +106,6 @@ def row_line(row: Mapping[str, Any], now: datetime) -> str:
 def flag(value: object) -> str:
     """Spell a flag as JSON does."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def telling(error: str) -> str:
-    """Give the line of an error that tells most: a traceback's last, else the first."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()] or [""]
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def folded(text: str, width: int) -> list[str]:

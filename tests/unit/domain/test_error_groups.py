@@ -40,6 +40,7 @@ SAME: list[list[str | None]] = [
         "at 2026-03-08 09:15:03,1 lost",
         "at 2025-01-08T09:15:02+01:00 lost",
     ],
+    ["lost bebdefdb-0d1f-4d2a-9a1b-aaaaaaaaaaaa", "lost 0198f4c2-7d1e-7c3a-9b1d-2f6f0a9c1e11"],
     ["job job-000123 failed", "job job-7 failed"],
     ["order 507f1f77bcf86cd799439011 lost", "order 507f191e810c19729de860ea lost"],
     ["JOB-00042 failed", "JOB-00043 failed"],
