@@ -22,20 +22,20 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--from-file=@file --reason=- --confirm=- --expect=-' ;;
     'job reclaim') options='--from-file --dry-run --reason --yes --confirm --expect' plain='@job'
       values='--from-file=@file --reason=- --confirm=- --expect=-' ;;
-    'dead list') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit' plain='@dead'
-      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=-' ;;
+    'dead list') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --tail' plain='@dead'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=-' ;;
     'dead show') options='' plain='@dead'
       values='' ;;
-    'dead stats') options='--fail-over --fail-age' plain='-'
-      values='--fail-over=- --fail-age=-' ;;
-    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --attempts --keep-attempts --delay --spread --force --dry-run --reason --yes --confirm --expect' plain='@dead'
-      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --reason=- --confirm=- --expect=-' ;;
-    'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --dry-run --reason --yes --confirm --expect' plain='@dead'
-      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
+    'dead stats') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --top --fail-over --fail-age' plain='@dead'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --top=- --fail-over=- --fail-age=-' ;;
+    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --attempts --keep-attempts --delay --spread --force --dry-run --reason --yes --confirm --expect' plain='@dead'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --reason=- --confirm=- --expect=-' ;;
+    'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --dry-run --reason --yes --confirm --expect' plain='@dead'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
     'dead restore') options='--last --from-archive --dry-run --reason --yes --confirm --expect' plain='@taken'
       values='--reason=- --confirm=- --expect=-' ;;
-    'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --plan --limit --yes --confirm' plain='@dead'
-      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --plan=@file --limit=- --confirm=-' ;;
+    'dead review') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --yes --confirm' plain='@dead'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=- --confirm=-' ;;
     'queue stats') options='--watch' plain='-'
       values='--watch=-' ;;
     'queue list') options='--limit' plain='retry,dead-letter,processing'

@@ -17,11 +17,12 @@ from ledgerctl.cli.dead_selectors import (
     selecting,
     selection,
 )
-from ledgerctl.cli.session import Session
+from ledgerctl.cli.session import Session, terminal_width
 from ledgerctl.domain.dead import Action, RequeuePolicy
 from ledgerctl.domain.times import format_time, parse_duration
 from ledgerctl.errors import ExitCode, LedgerctlError, NotFound, UsageError
 from ledgerctl.render.report import Report
+from ledgerctl.render.text import telling_line, visible
 
 if TYPE_CHECKING:
     from ledgerctl.domain.dead import Plan, Selection
@@ -438,6 +439,13 @@ def will_ask(session: Session) -> bool:
     return asks and not session.dry_run
 
 
+def group_line(count: int, group: str, error: str) -> str:
+    """Show a group of errors on one line of the terminal."""
+    line = f"  {count:>7}  {group}  {visible(telling_line(error))}"
+    width = terminal_width() - 1
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
 def question(session: Session, request: "Request", made: "Plan") -> list[str]:
     """Give the counts by verdict and by error."""
     from ledgerctl.domain.dead import counted
@@ -454,7 +462,7 @@ def question(session: Session, request: "Request", made: "Plan") -> list[str]:
         f" ({made.depth} in all)",
         "by verdict: " + (", ".join(f"{count} {name}" for name, count in verdicts.items()) or "-"),
         *([due_line(session, made)] if request.action is Action.REQUEUE else ()),
-        *(f"  {one.count:>7}  {one.group}  {one.error}" for one in groups[:GROUPS_SHOWN]),
+        *(group_line(one.count, one.group, one.error) for one in groups[:GROUPS_SHOWN]),
     ]
     if len(groups) > GROUPS_SHOWN:
         rest = sum(one.count for one in groups[GROUPS_SHOWN:])

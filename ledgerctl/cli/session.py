@@ -313,11 +313,12 @@ class Session:
                 f"`{self.words.command}` wants to be confirmed and there is no terminal to ask on",
                 hint=f"add {flag}, or look first with --dry-run",
             )
-        from ledgerctl.render.text import visible
+        from ledgerctl.render.text import folded_sentence, visible
 
         self.progress_done()
         for line in lines:
-            sys.stderr.write(visible(line) + "\n")
+            for piece in folded_sentence(visible(line), terminal_width()):
+                sys.stderr.write(piece + "\n")
         sys.stderr.write(visible(question))
         sys.stderr.flush()
         answer = sys.stdin.readline()

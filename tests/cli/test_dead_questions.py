@@ -38,7 +38,7 @@ def test_the_question_says_how_many_of_what_where_and_as_whom(
     program.expect("requeue 7 of 8 selected dead letters")
     program.expect("by verdict: 1 settled, 7 retryable")
     program.expect("due at once")
-    program.expect("GPU timed out after .* s")
+    program.expect("GPU timed out after #")
     program.expect("profile default, database test_.*, operator tester")
     program.expect("go on")
     assert incident.dead() == incident.original

@@ -90,7 +90,14 @@ def test_statistics_count_by_error_and_by_verdict(mixed: Incident) -> None:
     first, second = document["by_error"]
     assert (first["count"], second["count"]) == (9, 2)
     assert second["error"] == "disk full on node-#"
-    assert set(first) == {"group", "error", "count", "oldest", "newest", "sample_job"}
+    assert set(first) == {
+        "group", "error", "count", "oldest", "newest", "sample_job", "by_verdict", "sample_error"
+    }  # fmt: skip
+    assert document["selected"] == 12
+    assert document["undated"] == 0
+    assert document["other_groups"] == {"groups": 0, "count": 0}
+    assert second["by_verdict"] == {"duplicate": 1, "retryable": 1}
+    assert second["sample_error"].startswith("disk full on node-")
     assert document["oldest_failed_at"] == "2026-03-08T09:15:02.435Z"
     assert mixed.run("dead", "stats", "--fail-over", "12")[0] == 0
     assert mixed.run("dead", "stats", "--fail-over", "11")[0] == 5
