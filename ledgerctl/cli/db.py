@@ -54,7 +54,7 @@ def tidy(
     Examples: ledgerctl db tidy --dry-run
               ledgerctl db tidy --keep 90d --yes --reason "quarterly"
     """
-    from ledgerctl.operations.tidy import Tidy
+    from ledgerctl.operations.database import Tidy
     from ledgerctl.render.views.database import tidied
 
     job = Tidy(session.stores, parse_duration(keep), session.progress)

@@ -9,7 +9,7 @@ from ledgerctl.domain.times import format_time
 from ledgerctl.render.report import Column, Kind, Report, record
 
 if TYPE_CHECKING:
-    from ledgerctl.operations.tidy import TidyPlan
+    from ledgerctl.operations.database import TidyPlan
     from ledgerctl.stores.indexes import IndexStatus
 
 COLUMNS = (Column("name", kind=Kind.ID), Column("status"), Column("in_the_way", kind=Kind.COUNT))
