@@ -58,6 +58,7 @@ class Outcome(StrEnum):
     CONFLICT = "conflict"
     JOB_SUCCEEDED = "job_succeeded"
     NOT_FOUND = "not_found"
+    REFUSED_BY_SERVER = "refused_by_server"  # a validator, or what the collection is
 
 
 APPLIED = frozenset({Outcome.APPLIED, Outcome.COMPLETED})

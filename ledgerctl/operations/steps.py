@@ -32,6 +32,7 @@ from ledgerctl.errors import (
     JobHeld,
     LedgerctlError,
     OutcomeUnknown,
+    RefusedByServer,
     StoreUnavailable,
 )
 from ledgerctl.stores.connections import Stores
@@ -166,8 +167,21 @@ def take_alone(
 ) -> StepResult:
     """Do one guarded step, whatever it meets; an attempt may bring its first look.
 
-    Raises JobHeld when another transaction holds the job for `patience_s`.
+    A refusal by a rule of the server is a result too. Raises JobHeld when another transaction holds
+    the job for `patience_s`.
     """
+    before = stores.changes
+    try:
+        return take_guarded(stores, attempt, patience_s)
+    except RefusedByServer as error:
+        if stores.changes > before:  # without transactions something may have landed first
+            raise
+        stop = Stop(Outcome.REFUSED_BY_SERVER, detail=error.message)
+        return stopped(attempt.request, None, stop)
+
+
+def take_guarded(stores: Stores, attempt: StepAttempt, patience_s: float) -> StepResult:
+    """Look, decide and write until one of them has the last word."""
     request, first = attempt.request, attempt.seen
     for _ in range(ROUNDS_MAX):
         job, decision = first or look(stores, [request])[0]
@@ -255,12 +269,13 @@ def write(
     """Write flag, row and message, in this order; None when another writer was faster.
 
     A different row of this identity ends a transaction; without transactions it is looked for
-    before the flag is set, because the flag would stay set.
+    before the flag is set, because the flag would stay set; so is a rule that refuses the row.
     """
     if not stores.mongo.transactions:
         found = stores.ledger.compare(row)
         if isinstance(found, Conflict):
             return stopped(request, job, conflict(found.row))
+        stores.ledger.require_accepted(row)
     try:
         if not land(stores, [(request, row)], patience_s=patience_s):
             return None

@@ -1,6 +1,7 @@
 """The ledger: rows are appended and read, never changed or deleted."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -12,12 +13,15 @@ from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTim
 
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.rows import NewRow, Row, same_row
-from ledgerctl.errors import InvariantBroken
+from ledgerctl.errors import InvariantBroken, NotPermitted, RefusedByServer
 from ledgerctl.stores.codec import Document, candidates, from_row, rows_in_order, to_id, to_row
 from ledgerctl.stores.indexes import LEDGER_UNIQUE, STEP_TYPES, Indexes, flaw
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 from ledgerctl.stores.outbox import Outbox
 
+RULE_HINT = "ask whoever set this rule on the server"
+# One document whatever the collection holds.
+ONE_DOCUMENT: list[Document] = [{"$limit": 1}, {"$facet": {"none": [{"$limit": 1}]}}]
 ROUNDS_MAX = 10  # a stored row that keeps vanishing after a duplicate key is a bug
 
 
@@ -101,6 +105,41 @@ class Ledger:
             return None if stored is None else Conflict(stored)
         stored = next((one for one in found if one.id.text == row.id), found[0])
         return Already(stored) if same_row(stored, row) else Conflict(stored)
+
+    def require_accepted(self, row: NewRow) -> None:
+        """Raise RefusedByServer where the collection would refuse this row; nothing is written.
+
+        The server itself holds the row against its validator. Where its rules may not be read, the
+        insert alone tells.
+        """
+        kind, validator = self._rule
+        if kind in {"view", "timeseries"}:
+            raise RefusedByServer(
+                f"cannot append row {row.id}: {self._rows.name} is a {kind}", hint=RULE_HINT
+            )
+        if not validator:
+            return
+        document: Document = {"$replaceWith": {"$literal": from_row(row)}}
+        with self._mongo.reading("hold the row against the validator"):
+            stages = [*ONE_DOCUMENT, document, {"$match": validator}]
+            accepted = list(self._jobs.aggregate(stages))
+        if not accepted:
+            raise RefusedByServer(
+                f"cannot append row {row.id}: the validator of {self._rows.name} refuses it",
+                hint=RULE_HINT,
+            )
+
+    @cached_property
+    def _rule(self) -> tuple[str, Document]:
+        """The collection's kind, and the validator that refuses what it does not accept."""
+        with suppress(NotPermitted), self._mongo.reading("read the ledger's rules"):
+            found = list(self._mongo.database.list_collections(filter={"name": self._rows.name}))
+            kind = found[0].get("type", "") if found else ""
+            options = found[0].get("options", {}) if found else {}
+            enforced = options.get("validationAction", "error") == "error"
+            enforced = enforced and options.get("validationLevel", "strict") != "off"
+            return kind, options.get("validator", {}) if enforced else {}
+        return "", {}
 
     def _kept_out_by(self, row: NewRow) -> Row | None:
         """Find the row that a unique index not of ours, as one with a collation, holds equal."""

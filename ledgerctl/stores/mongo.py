@@ -43,7 +43,7 @@ from ledgerctl.errors import (
     StoreUnavailable,
 )
 from ledgerctl.secrets import display, redact
-from ledgerctl.stores.codec import Document, candidates
+from ledgerctl.stores.codec import Document, candidates, to_json
 from ledgerctl.stores.outages import FIRST_CONTACT_S, OUTAGE_S, Notice, Outage
 from ledgerctl.stores.replies import IN_THE_WAY, RIGHTS, UNKNOWN, mongo_answer
 
@@ -359,7 +359,9 @@ class Mongo:
         """Return what several writes in one come to: the first refusal that is known, else unknown."""
         details = error.details or {}
         found = details.get("writeErrors", [])
-        refused = [mongo_errors.WriteError(one.get("errmsg", ""), one.get("code")) for one in found]
+        refused = [
+            mongo_errors.WriteError(one.get("errmsg", ""), one.get("code"), one) for one in found
+        ]
         known = [one for one in refused if mongo_answer(one.code) is not UNKNOWN]
         if not known and (not refused or details.get("writeConcernErrors")):
             return self._unknown(error, action)
@@ -369,7 +371,7 @@ class Mongo:
         answer = mongo_answer(code_of(error))
         if sent and answer.may_be_applied:
             return self._unknown(error, action)
-        said = answer.said or f"MongoDB says {self.clean(error)}"
+        said = answer.said or f"MongoDB says {self.clean(error)}{rule_of(error)}"
         if answer is RIGHTS:
             said = missing_right(self.clean(error))
         return answer.error(f"cannot {action}: {said}", hint=answer.hint)
@@ -545,3 +547,10 @@ def scans_of(plan: object) -> Iterator[Document]:
     if isinstance(plan, list):
         for part in plan:
             yield from scans_of(part)
+
+
+def rule_of(error: Exception) -> str:
+    """Spell the rule of a validator that a document broke; empty for other errors."""
+    details = getattr(error, "details", None) or {}
+    rule = (details.get("errInfo") or {}).get("details")
+    return f": {to_json(rule)[:300]}" if rule else ""

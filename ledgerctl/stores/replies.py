@@ -69,7 +69,7 @@ MONGO: Mapping[int, Answer] = {
     **dict.fromkeys((91, 189, 11600, 11602), STEPPING_DOWN),
     **dict.fromkeys((6, 7, 64, 89, 9001), UNREACHED),
     **dict.fromkeys((70, 71, 133, 150, 13388), UNREACHED._replace(may_be_applied=False)),
-    **dict.fromkeys((20, 61, 121, 166, 10003), SERVER_RULE),
+    **dict.fromkeys((20, 61, 121, 166, 263, 10003), SERVER_RULE),
     13297: Answer(SettingsError, "write the database's name as the server spells it"),
 }  # fmt: skip
 IN_THE_WAY = frozenset({24, 112, 244, 246, 251, 267})  # another transaction holds the document

@@ -13,7 +13,7 @@ from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
 from tests.builders import make_claim, make_entry, make_job, make_letter, make_message, make_row
 from tests.cli.commands import COMMANDS
-from tests.conftest import Documents, Invoker, Run
+from tests.conftest import Documents, Invoker, Run, Runner
 from tests.proxy import ANY, Fault, Plan, proxied
 from tests.servers import SessionServers
 
@@ -243,3 +243,54 @@ def test_a_reply_that_nobody_foresaw_is_quoted_and_is_no_bug(
         said += "weather today" in done.out + done.err
     assert wrong == {}
     assert said or skip
+
+
+NOT_ACCT_2 = {"account_id": {"$ne": "acct-2"}}
+
+
+@pytest.fixture(params=["replica set", "standalone"])
+def place(request: pytest.FixtureRequest) -> tuple[Runner, Documents]:
+    """The program and the database of a deployment with transactions, and of one without."""
+    if request.param == "replica set":
+        return request.getfixturevalue("run"), request.getfixturevalue("documents")
+    client = request.getfixturevalue("standalone_client")
+    database = client[request.getfixturevalue("database")]
+    return request.getfixturevalue("run_standalone"), database
+
+
+def test_a_validator_that_refuses_the_row_leaves_the_flag_as_it_is(
+    place: tuple[Runner, Documents],
+) -> None:
+    run, documents = place
+    fill(documents)
+    theirs = {"$set": {"account_id": "acct-2"}}
+    documents.jobs.update_one({"_id": "job-3"}, theirs)
+    documents.ledger.update_one({"job_id": "job-3"}, theirs)
+    documents.command("collMod", "ledger", validator=NOT_ACCT_2)
+    before = list(documents.jobs.find()), list(documents.ledger.find())
+    for words in (
+        ["job", "refund", "job-3"],
+        ["job", "charge", "job-9", "--account", "acct-2", "--cost", "4"],
+    ):
+        done = run(*words, "-o", "json")
+        (result,) = done.json()["results"]
+        assert (done.code, result["outcome"]) == (3, "refused_by_server"), done
+        assert "valid" in result["detail"]
+        assert done.json()["error"] is None
+    assert (list(documents.jobs.find()), list(documents.ledger.find())) == before
+    both = run("job", "refund", "job-3", "job-1", "--yes", "-o", "json")
+    assert both.code == 8
+    assert [one["outcome"] for one in both.json()["results"]] == ["refused_by_server", "applied"]
+    refunded = [one["_id"] for one in documents.jobs.find({"is_refunded": True})]
+    assert refunded == ["job-1", "job-2"]
+
+
+@pytest.mark.parametrize("made", [one for one in MADE if one.startswith("ledger is a")])
+def test_a_ledger_that_takes_no_rows_is_exit_3_and_no_flag_is_set(
+    place: tuple[Runner, Documents], made: str
+) -> None:
+    run, documents = place
+    fill(documents)
+    MADE[made](documents)
+    assert run("job", "refund", "job-1").code == 3
+    assert [one["_id"] for one in documents.jobs.find({"is_refunded": True})] == ["job-2"]
