@@ -67,9 +67,9 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
     'inbox consume') options='--group --topic --exec --once --until-empty --full --timeout --claim-for --yes --confirm' plain='-'
       values='--group=- --topic=- --exec=- --timeout=- --claim-for=- --confirm=-' ;;
     'ledger audit') options='--account --job --since --code --older-than' plain='-'
-      values='--account=@account --job=@job --since=- --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,mixed_id_types,missing_message,refunded_but_succeeded,stranded_charge --older-than=-' ;;
+      values='--account=@account --job=@job --since=- --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,odd_recorded_at,mixed_id_types,missing_message,refunded_but_succeeded,stranded_charge --older-than=-' ;;
     'ledger repair') options='--job --code --grace --dry-run --reason --yes --confirm --expect' plain='-'
-      values='--job=@job --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,mixed_id_types,missing_message,refunded_but_succeeded,stranded_charge --grace=- --reason=- --confirm=- --expect=-' ;;
+      values='--job=@job --code=missing_row,unflagged_row,duplicate_row,wrong_amount,wrong_sign,missing_charge,orphan_row,corrupt_flags,bad_flags,flags_missing,flag_time,bad_amount,bad_cost,cost_mismatch,undated_row,future_row,odd_recorded_at,mixed_id_types,missing_message,refunded_but_succeeded,stranded_charge --grace=- --reason=- --confirm=- --expect=-' ;;
     'ledger correct') options='--dry-run --reason --yes --confirm --expect' plain='@job'
       values='--reason=- --confirm=- --expect=-' ;;
     'ledger export') options='--account --from --to --format' plain='-'

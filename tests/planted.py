@@ -63,6 +63,8 @@ FAULTS: list[Fault] = [
     story("clean-reclaimed", set(), "charge", "refund", "reclaim", **RECLAIMED),
     story("clean-decimal", set(), row("charge", amount=Decimal128("-40.0"))),
     story("clean-zero", set(), row("charge", amount=0), row("refund", amount=0), job={"cost": 0}, **REFUNDED),
+    story("clean-recorded", set(), row("charge", recorded_at=NOON)),
+    story("recorded-in-words", {("odd_recorded_at", 0, False)}, row("charge", recorded_at="2026-03-08")),
     story("lost-refund", {("missing_row", -40, True)}, "charge", **REFUNDED),
     story("lost-reclaim", {("missing_row", 40, True)}, "charge", "refund", **RECLAIMED),
     story(

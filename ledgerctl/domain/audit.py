@@ -49,6 +49,7 @@ class Code(StrEnum):
     COST_MISMATCH = "cost_mismatch"
     UNDATED_ROW = "undated_row"
     FUTURE_ROW = "future_row"
+    ODD_RECORDED_AT = "odd_recorded_at"
     MIXED_ID_TYPES = "mixed_id_types"
     MISSING_MESSAGE = "missing_message"
     REFUNDED_BUT_SUCCEEDED = "refunded_but_succeeded"
@@ -582,6 +583,18 @@ def future_row(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def odd_recorded_at(facts: Facts) -> Iterator[Finding]:
+    """Find a row whose recorded_at is not a date, so that no rebuild counts it as late."""
+    for row in facts.rows:
+        if row.has_odd_recorded_at:
+            yield facts.finding(
+                Code.ODD_RECORDED_AT,
+                f"recorded_at of {words(row)} is not a date, so no rebuild takes it as late; fix"
+                " the program that writes such rows, the row stays as it is",
+                rows=(row,),
+            )
+
+
 def missing_message(facts: Facts) -> Iterator[Finding]:
     """Find a row that carries an operation id and has no message in the outbox."""
     for row in facts.rows:
@@ -619,6 +632,7 @@ CHECKS: tuple[Check, ...] = (
     cost_mismatch,
     undated_row,
     future_row,
+    odd_recorded_at,
     mixed_id_types,
     missing_message,
     refunded_but_succeeded,

@@ -63,6 +63,7 @@ class Row:
     recorded_at: datetime | None = None
     operation_id: str | None = None
     reason: str | None = None
+    has_odd_recorded_at: bool = False  # it is there and no date
 
 
 class Entry(NamedTuple):

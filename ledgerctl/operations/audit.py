@@ -17,8 +17,8 @@ from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.codec import to_id, to_job, to_row
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.job_sieve import JobSieve, Range, Sifted
 from ledgerctl.stores.listed import listed_jobs
-from ledgerctl.stores.sieve import Range, Sieve, Sifted
 from ledgerctl.stores.sweep import JobDocuments, Sweep, is_plain
 
 CHUNK = 1_000  # stories looked at together
@@ -214,7 +214,7 @@ class Audit:
     def _everything(self) -> Iterator[Case]:
         with Sweep(self.stores.mongo) as sweep:
             self.jobs_expected, self.rows_expected = sweep.expected()
-            sieve = Sieve(self.stores.mongo, self.stores.outbox)
+            sieve = JobSieve(self.stores.mongo, self.stores.outbox)
             kind = sieve.kind()
             if kind is not None:
                 yield from self._sifted(sieve, kind)
@@ -222,7 +222,7 @@ class Audit:
                 yield from self._suspicious(chunk, steady=sweep.steady)
                 self._tell()
 
-    def _sifted(self, sieve: Sieve, kind: str) -> Iterator[Case]:
+    def _sifted(self, sieve: JobSieve, kind: str) -> Iterator[Case]:
         """The cases that the server does not find plainly right, each read anew as of one moment."""
 
         def sift(part: Range) -> Sifted:

@@ -184,6 +184,7 @@ def to_row(document: dict[str, Any]) -> Row:
         recorded_at=recorded_at(document),
         operation_id=to_text(document.get("operation_id")),
         reason=to_text(document.get("reason")),
+        has_odd_recorded_at=not isinstance(document.get("recorded_at"), datetime | None),
     )
 
 

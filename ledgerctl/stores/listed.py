@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
-from typing import cast
 
 from ledgerctl.domain.payload import ID_NAMES, Payload, read_payload
 from ledgerctl.stores.codec import candidates, may_print_otherwise, to_id
@@ -64,23 +63,12 @@ def ends(queues: Queues) -> Iterator[bytes]:
     The requests lie in one packet, which the server works off before it listens to anybody else.
     """
     names = keys(queues)
-    sizes = [page_size(page) for page in pages(queues, [(n, 0, FIRST_PAGE_ENTRIES) for n in names])]
-    both = [(n, *span) for n, size in zip(names, sizes, strict=True) for span in spans(size)]
-    return chain.from_iterable(pages(queues, both))
-
-
-def spans(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return first and last place of a page at the head and of one at the tail."""
-    return (0, size - 1), (-size, -1)
-
-
-def pages(queues: Queues, wanted: Sequence[tuple[str, int, int]]) -> list[list[bytes]]:
-    """Read these stretches of lists together."""
     with queues.reading("read the ends of the lists"):
-        together = queues.client.pipeline(transaction=False)
-        for key, start, stop in wanted:
-            together.lrange(key, start, stop)
-        return cast("list[list[bytes]]", together.execute())
+        heads = queues.together(("LRANGE", name, 0, FIRST_PAGE_ENTRIES - 1) for name in names)
+        sizes = zip(names, map(page_size, heads), strict=True)
+        both = [((name, 0, size - 1), (name, -size, -1)) for name, size in sizes]
+        found = queues.together(("LRANGE", *span) for span in chain.from_iterable(both))
+    return chain.from_iterable(found)
 
 
 def ids(raw: bytes) -> Iterator[str]:

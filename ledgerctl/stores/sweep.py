@@ -370,6 +370,7 @@ def is_plain_row(row: Document, kind: str, amount: int, job_id: Any, horizon: da
         and row["amount"] == amount
         and isinstance(at, datetime)
         and at <= horizon
+        and isinstance(row.get("recorded_at"), datetime | None)
         and isinstance(job_id, str | ObjectId | int)
         and row["job_id"].__class__ is job_id.__class__
     )
@@ -383,4 +384,5 @@ def is_plain_grant(row: Document, horizon: datetime) -> bool:
         and type(row.get("amount")) in WHOLE
         and isinstance(at, datetime)
         and at <= horizon
+        and isinstance(row.get("recorded_at"), datetime | None)
     )

@@ -11,7 +11,7 @@ from pymongo import MongoClient
 
 from ledgerctl.domain.audit import Code
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.sieve import Sieve
+from ledgerctl.stores.job_sieve import JobSieve
 from tests.builders import NOON, make_job, make_row
 from tests.conftest import Documents, Invoker, Run, Runner
 from tests.planted import FAULTS, REFUNDED, SETTLED, Fault, plant
@@ -77,12 +77,12 @@ def test_what_the_server_sorts_out_is_right(
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ledgerctl.stores.sieve.RANGE", 7)
+    monkeypatch.setattr("ledgerctl.stores.job_sieve.RANGE", 7)
     spelled = [fault for fault in FAULTS if is_spelled(fault)]
     assert len(spelled) > len(FAULTS) * 2 // 3
     documents.ledger.create_index([("job_id", 1), ("type", 1)])
     plant(lambda name, found: documents[name].insert_many(renamed(found, kind)), spelled)
-    assert Sieve(stores.mongo, stores.outbox).kind() == kind
+    assert JobSieve(stores.mongo, stores.outbox).kind() == kind
     audit = invoke("ledger", "audit", "-o", "json")
     names = {str(renamed([{"_id": fault.name}], kind)[0]["_id"]): fault.name for fault in spelled}
     found = {names.get(key, key): sorted(one) for key, one in said(findings(audit)).items()}
@@ -142,6 +142,7 @@ def test_each_finding_names_the_command_that_heals_it(invoke: Invoker, planted: 
         assert heals in one["detail"]
         assert "`ledgerctl " in one["detail"] or one["code"] in {
             "orphan_row", "undated_row", "future_row", "bad_amount", "duplicate_row",
+            "odd_recorded_at",
         }, one  # fmt: skip
 
 

@@ -4,13 +4,16 @@ from datetime import timedelta
 from typing import Any
 
 from bson import Decimal128, Int64, ObjectId
-from hypothesis import event, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from ledgerctl.domain.audit import FUTURE_SLACK, audit
 from ledgerctl.operations.audit import case_of
+from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.job_sieve import JobSieve
 from ledgerctl.stores.sweep import JobDocuments, is_plain
 from tests.builders import NOON, make_job, make_row
+from tests.conftest import Documents
 
 OID = ObjectId("65f0aa00bb11cc22dd33ee44")
 FLAGS = st.sampled_from([False, False, False, True, True, True, None, "true", 0, 1])
@@ -72,6 +75,34 @@ def test_a_plain_job_has_no_finding(story: JobDocuments) -> None:
     event("plain" if plain else "looked at")
     if plain:
         assert audit(case_of(story, now, ())) == []
+
+
+@settings(
+    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(stories(), min_size=60, max_size=60))
+def test_what_the_server_finds_plainly_right_has_no_finding(
+    stores: Stores, documents: Documents, found: list[JobDocuments]
+) -> None:
+    """Each job under a text id of its own; whatever has a finding, the server names."""
+    ledger, jobs = documents.ledger, documents.jobs
+    jobs.delete_many({})
+    ledger.delete_many({})
+    ledger.create_index([("job_id", 1), ("type", 1)])
+    now = NOON + timedelta(days=1)
+    wrong = set()
+    for number, story in enumerate(found):
+        name = f"job-{number}"
+        jobs.insert_one(story.jobs[0] | {"_id": name})
+        rows = [row | {"_id": f"{name}-{at}", "job_id": name} for at, row in enumerate(story.rows)]
+        ledger.insert_many(rows or [make_row(None, "grant", _id=f"{name}-none")])
+        if audit(case_of(JobDocuments(name, [story.jobs[0] | {"_id": name}], rows), now, ())):
+            wrong.add(name)
+    (part,) = JobSieve(stores.mongo, stores.outbox).ranges("string")
+    sifted = JobSieve(stores.mongo, stores.outbox).sift(part, now + FUTURE_SLACK)
+    event(f"odd: {len(sifted.odd)} of {len(found)}")
+    assert wrong <= set(sifted.odd)
+    assert sifted.jobs == len(found) - len(sifted.odd)
 
 
 def test_the_usual_jobs_are_plain() -> None:

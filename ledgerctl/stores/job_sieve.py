@@ -50,7 +50,7 @@ class Sifted(NamedTuple):
     unmessaged: list[str]
 
 
-class Sieve:
+class JobSieve:
     """Sorts jobs and rows by ranges of ids. What it finds odd may be right; it misses nothing.
 
     A range is asked in one query, which is repeated when it is lost.
@@ -160,7 +160,8 @@ def stages(part: Range, horizon: datetime, jobs: str) -> list[Document]:
 
 def row_code(horizon: datetime) -> Document:
     """Return the fields of a row: its job, what it adds to the code, and the cost it speaks of."""
-    usable = {"$and": [is_whole("$amount"), *is_date("$created_at", horizon)]}
+    recorded = {"$or": [is_absent("$recorded_at"), {"$and": is_date("$recorded_at", LATEST)}]}
+    usable = {"$and": [is_whole("$amount"), *is_date("$created_at", horizon), recorded]}
     taken: Document = {"$multiply": ["$amount", -1]}  # of the lowest int64 a double, never an error
     is_refund = {"$eq": ["$type", RowType.REFUND]}
     step = {
