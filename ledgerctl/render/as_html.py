@@ -283,10 +283,10 @@ def number(amount: int | None, *, shown: str | None = None) -> str:
 def figure_section(story: Story) -> Iterator[str]:
     """Write the figures that add up to the balance."""
     yield "<h2>How it adds up</h2>"
-    yield '<table class="figures">'
+    yield '<table class="figures"><tbody>'
     for name, value in figures(story):
         yield f'<tr><th scope="row">{plain(name)}</th>{number(value)}</tr>'
-    yield "</table>"
+    yield "</tbody></table>"
     for remark in remarks(story):
         yield f'<p class="soft">{plain(remark)}</p>'
 
