@@ -121,7 +121,7 @@ def redis_database(url: str) -> int:
 
 @dataclass(frozen=True, repr=False)
 class RedisPlace:
-    """A checked Redis address as the store opens it; `service` is empty without Sentinel."""
+    """Hold a checked Redis address as the store opens it; `service` is empty without Sentinel."""
 
     driver_url: str  # of the node, or of the first sentinel's host: scheme, user, options
     service: str

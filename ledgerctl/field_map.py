@@ -23,7 +23,7 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class FieldMap:
-    """Where one collection holds our fields, and how its times and amounts are to be read."""
+    """Describe where one collection holds our fields, and how to read its times and amounts."""
 
     collection: str
     paths: Mapping[str, str]
@@ -38,7 +38,7 @@ class FieldMap:
 
 @dataclass(frozen=True)
 class ForeignLedger:
-    """A ledger under other names; without `jobs` there are none."""
+    """Hold a ledger under other names; without `jobs` there are none."""
 
     ledger: FieldMap
     jobs: FieldMap | None = None
@@ -49,7 +49,7 @@ class ForeignLedger:
 
 
 def read_map(value: object) -> ForeignLedger | None:
-    """The map that the tables under `map` describe; None for none. Raises BadValue."""
+    """Return the map that the tables under `map` describe; None for none. Raises BadValue."""
     tables = as_table("map", value, ("ledger", "jobs"))
     if not tables:
         return None
@@ -68,7 +68,7 @@ def read_map(value: object) -> ForeignLedger | None:
 def read_fields(
     name: str, value: object, fields: tuple[str, ...], *, ledger: bool = False, time: str = "date"
 ) -> FieldMap:
-    """One collection's part of the map."""
+    """Return one collection's part of the map."""
     more = ("types", "signs") if ledger else ()
     table = as_table(name, value, ("collection", "time", "scale", *fields, *more))
     scale, unit = table.get("scale", 1), table.get("time", time)
@@ -97,7 +97,7 @@ def read_fields(
 
 
 def as_table(name: str, value: object, keys: tuple[str, ...] | None = None) -> Mapping[str, object]:
-    """A table whose keys are all known. Raises BadValue, which names the nearest known key."""
+    """Return a table whose keys are all known. Raises BadValue with the nearest known key."""
     if not isinstance(value, Mapping):
         raise BadValue(f"{name} is no table", HINT)
     for key in value if keys is not None else ():
@@ -109,7 +109,7 @@ def as_table(name: str, value: object, keys: tuple[str, ...] | None = None) -> M
 
 
 def read_path(name: str, value: object) -> str:
-    """A field or collection name as MongoDB can hold it."""
+    """Return a field or collection name as MongoDB can hold it."""
     if not isinstance(value, str) or not all(value.split(".")):
         raise BadValue(f"{name} is no name", 'a text in quotes, as in "customer.id"')
     if "$" in value or not value.isprintable():

@@ -39,7 +39,7 @@ KINDS_HERE: Final[dict[tuple[str, str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class OptionEntry:
-    """One option: its spellings, its help, and the kind of its value (FLAG without one)."""
+    """Hold one option: its spellings, its help, and the kind of its value (FLAG without one)."""
 
     names: tuple[str, ...]
     help: str
@@ -49,7 +49,7 @@ class OptionEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """One command: its words, its summary, its options and the kind of its arguments."""
+    """Hold one command: its words, its summary, its options and the kind of its arguments."""
 
     path: str
     summary: str
@@ -59,7 +59,7 @@ class CommandEntry:
 
 @cache
 def command_table() -> tuple[CommandEntry, ...]:
-    """Every command in the order of the help; imports every noun."""
+    """Return every command in the order of the help; imports every noun."""
     return tuple(_entries())
 
 

@@ -12,12 +12,12 @@ from ledgerctl.cli.nouns import NOUNS
 
 
 def completion_file(shell: str) -> str:
-    """The whole completion file of a shell."""
+    """Return the whole completion file of a shell."""
     return "\n".join(WRITERS[shell](command_table())) + "\n"
 
 
 def by_noun(table: Iterable[CommandEntry]) -> dict[str, list[CommandEntry]]:
-    """The commands of each noun that has any below it."""
+    """Return the commands of each noun that has any below it."""
     nouns: dict[str, list[CommandEntry]] = {}
     for entry in table:
         if " " in entry.path:
@@ -26,22 +26,22 @@ def by_noun(table: Iterable[CommandEntry]) -> dict[str, list[CommandEntry]]:
 
 
 def own(entry: CommandEntry) -> list[OptionEntry]:
-    """The options that not every command has."""
+    """Return the options that not every command has."""
     return [option for option in entry.options if not option.common]
 
 
 def common(table: tuple[CommandEntry, ...]) -> list[OptionEntry]:
-    """The options of every command."""
+    """Return the options of every command."""
     return [option for option in table[0].options if option.common]
 
 
 def spellings(options: Iterable[OptionEntry]) -> str:
-    """The long spellings, separated by blanks."""
+    """Return the long spellings, separated by blanks."""
     return " ".join(name for option in options for name in option.names if name.startswith("--"))
 
 
 def kinds(options: Iterable[OptionEntry]) -> str:
-    """The options that take a value as `--name=kind` words."""
+    """Return the options that take a value as `--name=kind` words."""
     return " ".join(
         f"{name}={option.kind}"
         for option in options
@@ -144,7 +144,7 @@ complete -F _ledgerctl_complete ledgerctl"""
 
 
 def bash(table: tuple[CommandEntry, ...]) -> Iterator[str]:
-    """The file for bash 4.2 and newer; it needs nothing of the bash-completion package."""
+    """Write the file for bash 4.2 and newer; it needs nothing of the bash-completion package."""
     yield BASH_HEAD
     for entry in table:
         yield f"    '{entry.path}') options='{spellings(own(entry))}' plain='{entry.words or '-'}'"
@@ -222,7 +222,7 @@ fi"""
 
 
 def zsh(table: tuple[CommandEntry, ...]) -> Iterator[str]:
-    """The file for zsh, in fpath as `_ledgerctl` or sourced; the first TAB works."""
+    """Write the file for zsh, in fpath as `_ledgerctl` or sourced; the first TAB works."""
     yield ZSH_HEAD
     yield "  nouns=("
     yield from (f"    {described(name, noun.text)}" for name, noun in NOUNS.items())
@@ -255,7 +255,7 @@ def zsh(table: tuple[CommandEntry, ...]) -> Iterator[str]:
 
 
 def zsh_options(options: Iterable[OptionEntry]) -> Iterator[str]:
-    """Each long option with its help."""
+    """Yield each long option with its help."""
     for option in options:
         for name in option.names:
             if name.startswith("--"):
@@ -263,12 +263,12 @@ def zsh_options(options: Iterable[OptionEntry]) -> Iterator[str]:
 
 
 def described(word: str, text: str) -> str:
-    """A word and its help as zsh's `_describe` reads them."""
+    """Return a word and its help as zsh's `_describe` reads them."""
     return quoted(f"{word}:{text.removesuffix('.')}".replace("\\", "\\\\"))
 
 
 def quoted(text: str) -> str:
-    """A text in single quotes, for any of the shells."""
+    """Return a text in single quotes, for any of the shells."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -298,7 +298,7 @@ complete -c ledgerctl -f"""
 
 
 def fish(table: tuple[CommandEntry, ...]) -> Iterator[str]:
-    """The file for fish 3.1 and newer."""
+    """Write the file for fish 3.1 and newer."""
     yield FISH_HEAD
     for name, described_noun in NOUNS.items():
         text = quoted(described_noun.text)
@@ -316,7 +316,7 @@ def fish(table: tuple[CommandEntry, ...]) -> Iterator[str]:
 
 
 def fish_option(option: OptionEntry) -> str:
-    """One option: its spellings, its values, its help."""
+    """Return one option: its spellings, its values, its help."""
     names = [
         f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
     ]
@@ -327,7 +327,7 @@ def fish_option(option: OptionEntry) -> str:
 
 
 def fish_values(kind: str) -> str:
-    """The values of a kind."""
+    """Return the values of a kind."""
     if kind == FILE:
         return "-F"
     if kind.startswith("@"):

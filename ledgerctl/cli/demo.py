@@ -88,7 +88,7 @@ def load_incident(environment: Mapping[str, str], now: datetime) -> None:
 
 
 def tour_environment(given: Mapping[str, str], sandbox: Mapping[str, str]) -> dict[str, str]:
-    """The operator's own environment without settings, and the sandbox's addresses.
+    """Return the operator's own environment without settings, and the sandbox's addresses.
 
     Settings of the operator have no place here: the tour changes things, and only in the sandbox.
     """
@@ -117,7 +117,7 @@ def walk(session: Session, environment: Mapping[str, str]) -> int:
 
 
 def records(environment: Mapping[str, str]) -> Iterator[Record]:
-    """Each command of the tour with its exit code and its own document."""
+    """Yield each command of the tour with its exit code and its own document."""
     for chapter in CHAPTERS:
         for step in chapter.steps:
             line = command_line(step, environment)
@@ -134,7 +134,7 @@ def records(environment: Mapping[str, str]) -> Iterator[Record]:
 
 
 def command_line(step: TourStep, environment: Mapping[str, str]) -> str:
-    """The command as the operator would type it."""
+    """Return the command as the operator would type it."""
     words = step.words
     if "{operation}" in words:
         words = words.replace("{operation}", newest_operation(environment))
@@ -143,7 +143,7 @@ def command_line(step: TourStep, environment: Mapping[str, str]) -> str:
 
 
 def newest_operation(environment: Mapping[str, str]) -> str:
-    """The id of the operation just made."""
+    """Return the id of the operation just made."""
     done = subprocess.run(
         program("ledgerctl log list --limit 1 --fields operation_id -o plain"),
         env=dict(environment), capture_output=True, check=False, encoding="utf-8",
@@ -162,7 +162,7 @@ def run(step: TourStep, line: str, environment: Mapping[str, str]) -> int:
 
 
 def program(line: str) -> Sequence[str]:
-    """A printed command line as the words of a process: the same program, the same Python."""
+    """Return a printed command line as the words of a process of this program and Python."""
     words = shlex.split(line)
     return [sys.executable, "-P", "-m", *words[words.index("ledgerctl") :]]
 
@@ -175,7 +175,7 @@ def write(lines: Sequence[str]) -> None:
 
 
 def heading(text: str) -> str:
-    """A chapter's title, drawn to the width of the text."""
+    """Return a chapter's title, drawn to the width of the text."""
     return f"== {text} {'=' * max(0, width() - len(text) - 4)}"
 
 
@@ -192,7 +192,7 @@ def width() -> int:
 
 
 def farewell() -> str:
-    """What stays, and how to go on."""
+    """Return what stays, and how to go on."""
     return (
         "The servers go on running; `ledgerctl sandbox stop` ends them. To look around yourself: "
         'eval "$(ledgerctl sandbox env)"'

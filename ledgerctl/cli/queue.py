@@ -355,7 +355,7 @@ class StopSaid:
 
 
 def time_limit(text: str | None) -> timedelta | None:
-    """The handler's time limit. Raises UsageError for none at all."""
+    """Return the handler's time limit. Raises UsageError for none at all."""
     duration = None if text is None else parse_duration(text)
     if duration is not None and duration <= timedelta(0):
         raise UsageError("--timeout leaves the handler no time")
@@ -363,7 +363,7 @@ def time_limit(text: str | None) -> timedelta | None:
 
 
 class OwnClock:
-    """A clock that goes on from a moment that was read once."""
+    """Hold a clock that goes on from a moment that was read once."""
 
     def __init__(self, started: datetime) -> None:
         self._started = started

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class TourStep(NamedTuple):
-    """One command of the tour.
+    """Hold one command of the tour.
 
     `{operation}` stands for the id of the newest operation. `settings` are variables that stand
     before the command. `exit_codes` are the ones that the story expects.
@@ -16,7 +16,7 @@ class TourStep(NamedTuple):
 
 
 class Chapter(NamedTuple):
-    """A title, a few sentences, and the commands."""
+    """Hold a title, a few sentences, and the commands."""
 
     title: str
     words: str

@@ -18,7 +18,7 @@ SIGNS = {RowType.CHARGE: -1, RowType.REFUND: 1, RowType.RECLAIM: -1}
 
 
 class Cause(StrEnum):
-    """Why a summary differs, in the order in which it is asked. Source: contract, summary drift."""
+    """Name why a summary differs, in the order of asking. Source: contract, summary drift."""
 
     MISSING_SUMMARY = "missing_summary"
     OTHER_ZONE = "other_zone"
@@ -30,7 +30,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a summary differs, and by what: a zone, how many times, or which rows were added again.
+    """Describe why a summary differs, and by which zone, how many times or which rows.
 
     `outside`: the day lies before the window that a rebuild takes by itself.
     """
@@ -44,7 +44,7 @@ class Explanation:
 
 @dataclass(slots=True)
 class Hypothesis:
-    """One cause, which rows would have been summed under it, and how many add how much.
+    """Hold one cause, which rows would have been summed under it, and how many add how much.
 
     Of the rows that add the same to the same figure the first two are kept by their ids.
     """
@@ -65,7 +65,7 @@ class Hypothesis:
 
     @property
     def four(self) -> Four:
-        """The figures as a summary would hold them."""
+        """Return the figures as a summary would hold them."""
         charged, refunded, reclaimed = (self.sums[one] for one in SIGNS)
         return charged - refunded + reclaimed, charged, refunded, reclaimed
 

@@ -223,7 +223,7 @@ class Audit:
                 self._tell()
 
     def _sifted(self, sieve: JobSieve, kind: str) -> Iterator[Case]:
-        """The cases that the server does not find plainly right, each read anew as of one moment."""
+        """Yield the cases that are not plainly right by the server, read anew as of one moment."""
 
         def sift(part: Range) -> Sifted:
             return sieve.sift(part, self.stores.mongo.now() + FUTURE_SLACK)

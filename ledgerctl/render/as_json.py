@@ -50,7 +50,7 @@ def _write_value(value: Any, encoder: Encoder, output: Output) -> None:
 
 
 def _write_items(items: Iterable[Record], encoder: Encoder, output: Output) -> int:
-    """A list with one item a line."""
+    """Return a list with one item a line."""
     count = 0
     opening = "[\n    "
     for batch in batches(items):

@@ -8,7 +8,7 @@ _OFF: Final = {"0", "false", "no", "off"}
 
 
 def use_color(choice: ColorChoice, environment: Mapping[str, str], is_tty: bool) -> bool:
-    """The first that speaks: --color, NO_COLOR, TERM=dumb, FORCE_COLOR (0 is off), the terminal.
+    """Obey the first that is set: --color, NO_COLOR, TERM=dumb, FORCE_COLOR (0: off), the terminal.
 
     An empty variable counts as unset. Sources: contract, section 1; no-color.org.
     """

@@ -64,7 +64,7 @@ def emit(
 
 
 def _room(stream: TextIO, width: int | None) -> int | None:
-    """The width that sentences are folded to: only where a person reads them."""
+    """Return the width that sentences are folded to: only where a person reads them."""
     try:
         return width if stream.isatty() else None
     except ValueError:  # closed

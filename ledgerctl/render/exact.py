@@ -28,7 +28,7 @@ _LONG_ESCAPES: Final = {
 
 
 def number_text(number: Decimal) -> str:
-    """The exact digits, also as a JSON number when finite; a whole number has no fraction part."""
+    """Return the exact digits, as a JSON number when finite, without a fraction when whole."""
     if not number.is_finite():
         return str(number)
     if abs(number.adjusted()) > _DIGITS_MAX:
@@ -52,11 +52,11 @@ def seconds_of(duration: timedelta) -> Decimal:
 
 
 class _NeedsCareError(Exception):
-    """A value that the encoder of the standard library cannot write exactly."""
+    """Signal a value that the encoder of the standard library cannot write exactly."""
 
 
 def _standard(value: Any) -> Any:
-    """What the standard encoder takes for one of our values."""
+    """Return what the standard encoder takes for one of our values."""
     if isinstance(value, datetime):
         return time_text(value)
     for parent in type(value).__mro__:
@@ -104,11 +104,11 @@ class Encoder:
         ).encode
 
     def encode(self, value: Any) -> str:
-        """One value on one line."""
+        """Return one value on one line."""
         return self.join((value,), "")
 
     def join(self, values: Iterable[Any], separator: str) -> str:
-        """The texts of some values in one go: a check of the whole costs less than one of each."""
+        """Return the texts of some values: one check of the whole costs less than one of each."""
         values = tuple(values)
         try:
             text = separator.join(map(self._fast, values))

@@ -10,13 +10,13 @@ from ledgerctl.render.report import Column, Document, Record, Report, Shape
 
 
 def shown_columns(report: Report, *, for_table: bool = False) -> Report:
-    """The report without the columns that wait to be asked for."""
+    """Return the report without the columns that wait to be asked for."""
     shown = [one for one in report.columns if one.shown and (one.in_table or not for_table)]
     return replace(report, columns=shown)
 
 
 def select_fields(report: Report, fields: Sequence[str], *, whole_document: bool) -> Report:
-    """The report cut to these fields; UsageError names the fields there are for one unknown.
+    """Return the report cut to these fields; UsageError names the fields there are for one unknown.
 
     A field is a column, shown or not, or a key of the first record. With `whole_document` (json) a
     report without a list of items has its document's own keys as fields.
@@ -52,7 +52,7 @@ def _select_members(report: Report, fields: Sequence[str]) -> Report:
 
 
 def _peek(report: Report) -> tuple[Report, Record]:
-    """The report and its first record, which it still has."""
+    """Return the report and its first record, which it still has."""
     records = iter(report.records)
     first = list(islice(records, 1))
     return replace(report, records=chain(first, records)), first[0] if first else {}
@@ -70,7 +70,7 @@ def _check(fields: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _cut_items(report: Report, fields: Sequence[str]) -> Document | None:
-    """The document, its items cut too where they are already there."""
+    """Return the document, its items cut too where they are already there."""
     document, key = report.document, report.items_key
     if document is None or key is None or not _is_records(document.get(key)):
         return document

@@ -47,7 +47,7 @@ class Output:
         return encodable(visible(text), self.encoding)
 
     def can_show(self, text: str) -> bool:
-        """Whether the stream's encoding has all these characters."""
+        """Return whether the stream's encoding has all these characters."""
         return encodable(text, self.encoding) == text
 
     def write(self, text: str) -> None:

@@ -20,7 +20,7 @@ class CommandLine(str):
 
 
 class Kind(Enum):
-    """What a column holds, which decides how a table aligns, folds and colours it."""
+    """Name what a column holds, which decides how a table aligns, folds and colours it."""
 
     TEXT = auto()  # words, which a table may fold
     WORDS = auto()  # a list of words, folded too
@@ -34,14 +34,14 @@ class Kind(Enum):
 
 
 class Shape(Enum):
-    """How many things the report is about: a row each, or one page of `key  value` lines."""
+    """Name how many things the report is about: a row each, or one page of `key  value` lines."""
 
     LIST = auto()
     RECORD = auto()
 
 
 class Streamed(Enum):
-    """The mark that says where in a document the records are written as they come."""
+    """Name the mark that says where in a document the records are written as they come."""
 
     HERE = auto()
 
@@ -53,7 +53,7 @@ Document: TypeAlias = Mapping[str, DocumentValue]
 
 @dataclass(frozen=True, repr=False)
 class Column:
-    """One key of each record, as the tabular formats show it.
+    """Hold one key of each record, as the tabular formats show it.
 
     A column with `shown=False` appears only when `--fields` asks for it. `title` is the table's
     heading; plain and csv are headed by the key. To fit a terminal, a table leaves out a column
@@ -80,7 +80,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """One command's whole answer, the same for every format.
+    """Hold one command's whole answer, the same for every format.
 
     `records` is read once and never held, so a generator of any length is fine (a table has to hold
     it). `document` is what json prints, in its own order; at `items_key` stand the records, at the
@@ -112,7 +112,7 @@ class Report:
 
 
 def settled(answer: Answer | Callable[[], Answer]) -> Answer:
-    """The value itself, asked for now when it was left for later."""
+    """Return the value itself, asked for now when it was left for later."""
     return answer() if callable(answer) else answer
 
 
@@ -140,7 +140,7 @@ def listing(
     exit_code: int | Callable[[], int] = 0,
     empty: str = "",
 ) -> Report:
-    """A listing `{"items","shown","total"}`; says on stderr when it does not show all.
+    """Return a listing `{"items","shown","total"}`; says on stderr when it does not show all.
 
     `total` counts all that matched and is by default what is shown. Items may be a generator.
     Source: contract, section 1.
@@ -180,7 +180,7 @@ def record(
     exit_code: int = 0,
     sections: Sequence[Report] = (),
 ) -> Report:
-    """One thing's page: json prints the document as it is, the other formats its columns.
+    """Return one thing's page: json prints the document as it is, the other formats its columns.
 
     Without columns every key is one, as free text.
     """

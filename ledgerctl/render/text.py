@@ -24,7 +24,7 @@ _HIDDEN_CATEGORIES: Final = {
 
 
 class _VisibleCharacters(dict[int, str]):
-    """What stands for each character on paper, worked out at its first appearance."""
+    """Describe what stands for each character on paper, worked out at its first appearance."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -53,7 +53,7 @@ def _escape(character: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text on one line with every control and invisible character written out, as in `\x1b`.
+    """Return the text on one line, control and invisible characters written out, as in `\x1b`.
 
     All else, brackets, emoji codes and backslashes included, stays letter for letter.
     """
@@ -61,12 +61,12 @@ def visible(text: str) -> str:
 
 
 def encodable(text: str, encoding: str) -> str:
-    r"""The text with whatever the encoding lacks written out, as in `\u2500`."""
+    """Return the text with whatever the encoding lacks written out, as in `\u2500`."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def folded_sentence(text: str, width: int) -> list[str]:
-    """A visible line in lines shorter than `width`, the later ones below where its words begin.
+    """Fold a visible line to `width`, the later lines below where its words begin.
 
     A command in backticks stays whole, so that it can be copied.
     """
@@ -103,7 +103,7 @@ def _shell_escape(character: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """The number of terminal cells of a visible text."""
+    """Return the number of terminal cells of a visible text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -112,7 +112,7 @@ def cell_width(text: str) -> int:
 
 
 def duration_text(duration: timedelta) -> str:
-    """A duration for people, to its two largest units: `3d 2h`, `2h 5m`, `12s`, `0.250s`."""
+    """Return a duration for people, to its two largest units: `3d 2h`, `2h 5m`, `12s`, `0.250s`."""
     if duration < timedelta(0):
         return f"-{duration_text(-duration)}"
     if duration < timedelta(seconds=1):
@@ -160,7 +160,7 @@ _TEXT_OF: Final[dict[type, Callable[[Any], str]]] = {
 
 
 def value_text(value: Any) -> str:
-    """A value as one cell of plain text, not yet made visible; None is empty.
+    """Return a value as one cell of plain text, not yet made visible; None is empty.
 
     Durations are seconds; a list of words is joined by commas, anything deeper is compact JSON.
     """
@@ -195,7 +195,7 @@ def _inherited(value: Any) -> str:
 
 
 def rows(count: int) -> str:
-    """A number of rows in words."""
+    """Return a number of rows in words."""
     return "1 row" if count == 1 else f"{count} rows"
 
 

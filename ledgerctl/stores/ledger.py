@@ -131,7 +131,7 @@ class Ledger:
 
     @cached_property
     def _rule(self) -> tuple[str, Document]:
-        """The collection's kind, and the validator that refuses what it does not accept."""
+        """Return the collection's kind, and the validator that refuses what it does not accept."""
         with suppress(NotPermitted), self._mongo.reading("read the ledger's rules"):
             found = list(self._mongo.database.list_collections(filter={"name": self._rows.name}))
             kind = found[0].get("type", "") if found else ""

@@ -31,7 +31,7 @@ KEEPS_ORDER = ("$match", "$sample", "$limit")  # stages that see whole documents
 
 
 class Part(NamedTuple):
-    """A filter in their names, and what of it must be asked again of our shape."""
+    """Hold a filter in their names, and what of it must be asked again of our shape."""
 
     theirs: Document
     again: Document
@@ -67,7 +67,7 @@ class Translator:
     # filters
 
     def part(self, query: Mapping[str, Any]) -> Part:
-        """The filter in their names: every document that the query wants passes it."""
+        """Return the filter in their names: every document that the query wants passes it."""
         parts: list[Document] = []
         again: Document = {}
         for name, condition in query.items():
@@ -82,7 +82,7 @@ class Translator:
         return Part(merged if together else {"$and": parts}, again)
 
     def _clause(self, name: str, condition: Any) -> tuple[Document, bool]:
-        """One clause in their names, empty where they can say nothing, and if it says all."""
+        """Return one clause in their names, empty where they have none, and whether it says all."""
         if name in {"$or", "$and"}:
             return self._several(name, [self.part(one) for one in condition])
         if name == "_id":
@@ -150,7 +150,7 @@ class Translator:
     # order and shape
 
     def order(self, keys: Order) -> Document | None:
-        """The order in their names; None where it is one of what only our shape holds."""
+        """Return the order in their names; None where it is one of what only our shape holds."""
         theirs: Document = {}
         for name, direction in keys:
             if name == "_id":
@@ -162,12 +162,12 @@ class Translator:
         return theirs
 
     def shape(self, names: set[str]) -> Document:
-        """The stage that makes our shape, of these fields alone."""
+        """Return the stage that makes our shape, of these fields alone."""
         wanted = {our: self.expressions[our] for our in self.expressions if our in names}
         return {"$project": {"_id": int("_id" in names or not wanted), **wanted}}
 
     def inlined(self, stage: Document) -> Pipeline | None:
-        """The stages of a `$group` over their own fields; None where our shape must come first.
+        """Return the stages of a `$group` over their fields; None where our shape must come first.
 
         Measured on 6.0: with no stage before it, and none of our words in its key, the server
         groups in its faster engine. So their words are grouped, and the groups of one of ours added.
@@ -196,7 +196,7 @@ class Translator:
 
 
 class ForeignCollection:
-    """One foreign collection as if it held our documents; reads only. Absent, it holds none."""
+    """Read one foreign collection as if it held our documents; an absent one holds none."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class ForeignCollection:
         self.index_information = real.index_information if not absent_as else dict
 
     def with_options(self, **options: Any) -> Self:
-        """The same collection, read with other options."""
+        """Return the same collection, read with other options."""
         real = self._real.with_options(**options)
         return type(self)(real, self.translator, self._known, self._absent_as)
 
@@ -239,24 +239,24 @@ class ForeignCollection:
         projection: Mapping[str, int] | None = None,
         **options: Any,
     ) -> Document | None:
-        """The first document, or None."""
+        """Return the first document, or None."""
         return next(self.find(query, projection, **options).limit(1), None)
 
     def count_documents(self, query: Mapping[str, Any], *, limit: int = 0, **options: Any) -> int:
-        """How many documents match, counted up to `limit`."""
+        """Return how many documents match, counted up to `limit`."""
         limits: Pipeline = [{"$limit": limit}] if limit else []
         counted = [{"$match": query}, *limits, {"$group": {"_id": None, "n": {"$sum": 1}}}]
         return next((int(one["n"]) for one in self.aggregate(counted, **options)), 0)
 
     def distinct(self, name: str, query: Mapping[str, Any]) -> list[Any]:
-        """The values of a field of ours."""
+        """Return the values of a field of ours."""
         return [
             one["_id"]
             for one in self.aggregate([{"$match": query}, {"$group": {"_id": f"${name}"}}])
         ]
 
     def estimated_document_count(self) -> int:
-        """About how many documents there are."""
+        """Return about how many documents there are."""
         return 0 if self.is_absent else self._real.estimated_document_count()
 
     def aggregate(self, pipeline: Sequence[Document], **options: Any) -> Any:
@@ -264,15 +264,15 @@ class ForeignCollection:
         return self._real.aggregate(self.translated(pipeline), **options)
 
     def path_of(self, name: str) -> str:
-        """The name that a field of ours has in the real documents."""
+        """Return the name that a field of ours has in the real documents."""
         return self.translator.paths.get(name, name)
 
     def part(self, query: Mapping[str, Any]) -> Part:
-        """The filter in their names; nothing passes that of an absent collection."""
+        """Return the filter in their names; nothing passes that of an absent collection."""
         return Part(NEVER, {}) if self.is_absent else self.translator.part(query)
 
     def translated(self, pipeline: Sequence[Document]) -> Pipeline:
-        """A pipeline for our shape as one for their documents."""
+        """Return a pipeline for our shape as one for their documents."""
         head: Pipeline = [{"$match": NEVER}] if self.is_absent else []
         again: Pipeline = []
         rest = list(pipeline)
@@ -292,7 +292,7 @@ class ForeignCollection:
         return [*head, self.translator.shape(names), *again, *self._rest(rest)]
 
     def _rest(self, stages: Iterable[Document]) -> Iterator[Document]:
-        """The later stages; what they fetch from another foreign collection has our shape too."""
+        """Yield the later stages; what they fetch from a foreign collection has our shape too."""
         for stage in stages:
             ((name, words),) = stage.items()
             other = self._known.get(words["coll" if name == "$unionWith" else "from"]) if name in {
@@ -306,14 +306,14 @@ class ForeignCollection:
                 yield other.looked_up(words)
 
     def looked_up(self, words: Document) -> Document:
-        """The stage that fetches documents of this collection by their `_id`."""
+        """Return the stage that fetches documents of this collection by their `_id`."""
         if self.is_absent:
             return {"$set": {words["as"]: []}}
         return {"$lookup": words | {"pipeline": self.translated([])}}
 
 
 class MappedCursor:
-    """A cursor of documents in our shape; asks the server at the first document."""
+    """Hold a cursor of documents in our shape; asks the server at the first document."""
 
     def __init__(
         self,
@@ -364,7 +364,7 @@ class MappedCursor:
         return next(self._documents)
 
     def pipeline(self) -> Pipeline:
-        """The stages that find these documents."""
+        """Return the stages that find these documents."""
         translator = self._collection.translator
         theirs, again = self._collection.part(self._query)
         order = dict(self._order)
@@ -394,7 +394,7 @@ class MappedCursor:
 
 
 def in_our_words(kind: str, types: Mapping[str, str]) -> Document:
-    """A row's type; words that the map does not name stay as they are."""
+    """Return a row's type; words that the map does not name stay as they are."""
     branches = [
         {"case": {"$eq": [kind, {"$literal": word}]}, "then": our} for word, our in types.items()
     ]
@@ -402,7 +402,7 @@ def in_our_words(kind: str, types: Mapping[str, str]) -> Document:
 
 
 def signed(amount: Any, kind: str, negative: Sequence[str]) -> Document:
-    """An amount that is stored positive, turned round where the row's word says so."""
+    """Return an amount that is stored positive, turned round where the row's word says so."""
     turned = {"$and": [{"$isNumber": "$$amount"}, {"$in": [kind, {"$literal": [*negative]}]}]}
     return {
         "$let": {
@@ -413,7 +413,7 @@ def signed(amount: Any, kind: str, negative: Sequence[str]) -> Document:
 
 
 def scaled_number(value: str, scale: int) -> Document:
-    """A number times the scale; anything else stays what it is."""
+    """Return a number times the scale; anything else stays what it is."""
     return {"$cond": [{"$isNumber": value}, whole({"$multiply": [exact(value), scale]}), value]}
 
 
@@ -438,7 +438,7 @@ def is_null(value: str) -> Document:
 
 
 def exact(value: str) -> Document:
-    """A number as a decimal, never through a float: a double counts as its shortest decimal.
+    """Return a number as a decimal, never through a float: a double counts as its shortest decimal.
 
     `$toDecimal` gives a double's first 15 digits. Where these lead back to the same double they
     are its shortest decimal, since no two decimals of 15 digits share a double; else every digit
@@ -454,7 +454,7 @@ def exact(value: str) -> Document:
 
 
 def whole(value: Document) -> Document:
-    """A decimal as an int64 where it is whole and fits, else as it is."""
+    """Return a decimal as an int64 where it is whole and fits, else as it is."""
     integer = {"$convert": {"input": "$$exact", "to": "long", "onError": "$$exact"}}
     is_whole = {"$eq": [{"$trunc": "$$exact"}, "$$exact"]}
     shortest = {"$divide": ["$$exact", ONE]}  # dividing by 1.00…0 drops the zeros at the end
@@ -462,7 +462,7 @@ def whole(value: Document) -> Document:
 
 
 def moment(value: str, fields: FieldMap) -> Document:
-    """A number of seconds or milliseconds as a date, to the millisecond; else no date."""
+    """Return a number of seconds or milliseconds as a date, to the millisecond; else no date."""
     in_range = [{"$gte": [value, -TICKS_MAX]}, {"$lt": [value, TICKS_MAX]}]
     ticks = {"$multiply": [exact(value), 1_000]} if fields.time == "s" else value
     date = {"$toDate": {"$toLong": {"$floor": ticks}}}
@@ -472,7 +472,7 @@ def moment(value: str, fields: FieldMap) -> Document:
 
 
 def replaced(value: Any, expressions: Mapping[str, Any]) -> Any:
-    """The expression with each of our fields replaced by what it is made of."""
+    """Return the expression with each of our fields replaced by what it is made of."""
     if isinstance(value, Mapping):
         if "$literal" in value:
             return value
@@ -498,7 +498,7 @@ def is_date(value: object) -> bool:
 
 
 def as_conditions(condition: Any) -> Mapping[str, Any]:
-    """A condition by operator; a bare value is an equality."""
+    """Return a condition by operator; a bare value is an equality."""
     if isinstance(condition, Mapping) and next(iter(condition), "").startswith("$"):
         return condition
     return {"$eq": condition}
@@ -540,7 +540,7 @@ def absent_matches(condition: Any) -> bool | None:
 def foreign_collections(
     fields: ForeignLedger, real: Mapping[str, Collection[Document]], unreadable: Iterable[str]
 ) -> dict[str, ForeignCollection]:
-    """The collections of a map, by the names that they have in our settings.
+    """Return the collections of a map, by the names that they have in our settings.
 
     Those of ours that the user may not read are absent: a right to find in theirs is enough.
     """

@@ -94,11 +94,16 @@ class Queues:
     # reading
 
     def read_all(self, key: str) -> Iterator[bytes]:
-        """Every entry of a list from its head on; see `pages`."""
+        """Yield every entry of a list from its head on, in pages that hold the server about 1 ms.
+
+        That is by the size of the entries just read: where much larger ones begin, it takes longer.
+        Nothing that stays on the list is left out or given twice while others take from it or
+        add to it: two pages share their border, and a border that has moved is looked for.
+        """
         return chain.from_iterable(self.pages(key))
 
     def pages(self, key: str) -> Iterator[list[bytes]]:
-        """Every entry of a list from its head on, in pages that hold the server for about 1 ms.
+        """Yield every entry of a list from its head on, in pages that hold the server about 1 ms.
 
         That is by the size of the entries just read: where much larger ones begin, it takes longer.
         The further one reads, the more pages travel together. Nothing that stays on the list is
@@ -128,7 +133,7 @@ class Queues:
                 size, together = page_size(fresh), min(2 * together, PAGES_TOGETHER)
 
     def stretches(self, key: str, wanted: Sequence[tuple[int, int]]) -> list[list[bytes]]:
-        """The entries at these stretches (first position, count) of a list, in one round trip."""
+        """Return these stretches (first position, count) of a list, in one round trip."""
         with self.reading(f"read {key}"):
             return self.together(("LRANGE", key, at, at + length - 1) for at, length in wanted)
 
@@ -168,22 +173,22 @@ class Queues:
         return self.client.together(list(commands))
 
     def length(self, key: str) -> int:
-        """How many entries a list has."""
+        """Return how many entries a list has."""
         return self.lengths(key)[0]
 
     def lengths(self, *keys: str) -> list[int]:
-        """How many entries each of these lists has."""
+        """Return how many entries each of these lists has."""
         with self.reading(f"count {', '.join(keys)}"):
             return self.together(("LLEN", key) for key in keys)
 
     # lists that are found by name
 
     def processing_keys(self) -> list[str]:
-        """The processing lists that are known, one a worker, sorted by name."""
+        """Return the processing lists that are known, one a worker, sorted by name."""
         return self._known(self.keys.processing)
 
     def passed_keys(self) -> list[str]:
-        """The lists on which letters stand that a filter passed over, sorted by operation."""
+        """Return the lists of letters that a filter passes over, sorted by operation."""
         return self._known(f"{self.keys.dead_letter}:passed")
 
     def remember(self, key: str) -> None:
@@ -202,7 +207,7 @@ class Queues:
 
     @property
     def names_keys(self) -> set[str]:
-        """The sets that keep the names of lists."""
+        """Return the sets that keep the names of lists."""
         return {self._names_key(key) for key in (f"{self.keys.processing}:", "")}
 
     def _names_key(self, key: str) -> str:
@@ -220,7 +225,7 @@ class Queues:
             return sorted(name.decode(errors="surrogateescape") for name in members)
 
     def walk(self, stem: str, *, rounds: int | None = None) -> list[str] | None:
-        """The names of all keys that start with `stem:`, sorted; None when `rounds` do not suffice."""
+        """Return the keys that start with `stem:`, sorted; None when `rounds` do not suffice."""
         pattern = glob_escaped(stem) + ":*"
         found: set[bytes] = set()
         cursor: Any = 0
@@ -296,13 +301,13 @@ class Queues:
 
 @cache
 def source_of(name: str) -> str:
-    """The text of a script, the common part before it."""
+    """Return the text of a script, the common part before it."""
     folder = files("ledgerctl.stores") / "scripts"
     return "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in ("common", name))
 
 
 def evaluation(call: Call) -> tuple[Any, ...]:
-    """The command that runs a script."""
+    """Return the command that runs a script."""
     name, keys, arguments = call
     return ("EVAL", source_of(name), len(keys), *keys, *arguments)
 

@@ -86,8 +86,7 @@ class Sweep:
     def stories(self, *, sifted: bool = False) -> Iterator[JobDocuments]:
         """Yield every job with its rows, then every row that names no job; each exactly once.
 
-        An id that is text here and a number or an ObjectId there is one job's. `sifted`: those of
-        texts and ObjectIds have been read.
+        An id that is text here and a number or an ObjectId there is one job's.
         """
         if not sifted:
             yield from self._spelled()

@@ -29,7 +29,7 @@ ACCOUNTS_SHOWN = 20
 
 
 def audit(run: "Audit", *, table: bool) -> Report:
-    """The findings as they come, then what they come to."""
+    """Return the findings as they come, then what they come to."""
     records = Findings(run, TABLE_MAX if table else None)
     return Report(
         columns=FINDING_COLUMNS,
@@ -54,7 +54,7 @@ def audit(run: "Audit", *, table: bool) -> Report:
 
 
 class Findings:
-    """The records of an audit; a table's are cut, and the walk goes on to its end all the same."""
+    """Hold the records of an audit; a table's are cut, but the walk goes on to its end."""
 
     def __init__(self, run: "Audit", shown_max: int | None) -> None:
         self._run = run
@@ -69,7 +69,7 @@ class Findings:
 
 
 def summary(run: "Audit") -> tuple[str, ...]:
-    """The totals below a table: by code, and the accounts that are most off."""
+    """Return the totals below a table: by code, and the accounts that are most off."""
     counts, effects = run.counts_by_code(), run.effects_by_code()
     lines = [f"{run.jobs_checked} jobs and {run.rows_checked} rows checked"]
     if run.ended_early() is not None:
@@ -85,14 +85,14 @@ def summary(run: "Audit") -> tuple[str, ...]:
 
 
 def unread(run: "Audit") -> list[str]:
-    """What an audit that ended early has not seen."""
+    """Return what an audit that ended early has not seen."""
     if trouble := run.ended_early():
         return [f"{trouble['read']} read, then: {trouble['message']}; nothing here is a total"]
     return []
 
 
 def notes(run: "Audit", records: Findings) -> list[str]:
-    """What a reader must know besides the findings."""
+    """Return what a reader must know besides the findings."""
     said = unread(run)
     if records.left_out:
         said.append(f"{records.left_out} more findings; -o plain shows all")
@@ -118,7 +118,7 @@ CORRECTION_COLUMNS = (
 
 
 def repair_plan(repairs: Iterator[tuple[Repair, bool]]) -> Report:
-    """A dry run: every step that a repair would take, whether ripe or left to the grace."""
+    """Return a dry run: every step that a repair would take, whether ripe or left to the grace."""
     counts = {True: 0, False: 0}
 
     def items() -> Iterator[Record]:
@@ -143,7 +143,7 @@ def repair_plan(repairs: Iterator[tuple[Repair, bool]]) -> Report:
 
 
 def repair_item(repair: Repair, step: RepairStep, *, is_ripe: bool) -> Record:
-    """One planned step."""
+    """Return one planned step."""
     return {
         "job_id": repair.finding.job_id,
         "account_id": repair.finding.account_id,

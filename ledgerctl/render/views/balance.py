@@ -47,7 +47,7 @@ UNUSABLE_OF_ALL_COLUMNS = (Column("account_id", kind=Kind.ID), *UNUSABLE_COLUMNS
 
 
 def balance(found: Balance, *, chart: Sequence[str] = ()) -> Report:
-    """One account's balance; rows that cannot be summed are listed and make exit 5.
+    """Return one account's balance; rows that cannot be summed are listed and make exit 5.
 
     `chart` stands below it in a table.
     """
@@ -77,7 +77,7 @@ def balance(found: Balance, *, chart: Sequence[str] = ()) -> Report:
 
 
 def balance_notes(found: Balance) -> list[str]:
-    """What is odd about the rows behind a balance."""
+    """Return what is odd about the rows behind a balance."""
     notes = []
     if found.tally.unusable:
         notes.append(f"{rows(len(found.tally.unusable))} cannot be summed: left out of the balance")
@@ -99,12 +99,12 @@ def found_code(unusable: Sized) -> int:
 
 
 def unusable_record(row: UnusableRow) -> Record:
-    """A row that no sum contains."""
+    """Return a row that no sum contains."""
     return {"row_id": row.row_id, "amount": row.amount, "why": row.why}
 
 
 def balances(found: Balances, limit: int) -> Report:
-    """Every account's balance; `limit` 0 shows all."""
+    """Return every account's balance; `limit` 0 shows all."""
     shown = found.accounts[:limit] if limit else found.accounts
     report = listing(
         [balance_record(one) for one in shown],
@@ -124,12 +124,12 @@ def balances(found: Balances, limit: int) -> Report:
 
 
 def balance_record(one: AccountBalance) -> Record:
-    """One line of the list."""
+    """Return one line of the list."""
     return {"account_id": one.account_id, "balance": one.balance, "rows": one.rows}
 
 
 def list_notes(found: Balances) -> list[str]:
-    """What is odd about the rows behind the balances."""
+    """Return what is odd about the rows behind the balances."""
     notes = []
     if found.unusable:
         notes.append(f"{rows(len(found.unusable))} cannot be summed: left out of the balances")
@@ -141,7 +141,7 @@ def list_notes(found: Balances) -> list[str]:
 
 
 class ReplayRecords:
-    """The records of a replay, and what is known only once the last one has passed."""
+    """Hold the records of a replay, and what is known only once the last one has passed."""
 
     def __init__(self, entries: Iterator[tuple[Entry, int]], opening: int) -> None:
         self._entries = entries
@@ -170,7 +170,7 @@ class ReplayRecords:
 
 
 def replay(found: Replay) -> Report:
-    """An account's rows with the balance after each; streamed."""
+    """Return an account's rows with the balance after each; streamed."""
     records = ReplayRecords(found.rows, found.opening_balance)
 
     def notes() -> list[str]:

@@ -59,17 +59,17 @@ def tidied(plan: "TidyPlan", result: Result[Any]) -> Report:
 
 
 def shown(value: object) -> Any:
-    """A stored number as printed; an exotic type by its own text."""
+    """Return a stored number as printed; an exotic type by its own text."""
     return value if value is None or isinstance(value, int) else str(value)
 
 
 def row_record(row: dict[str, Any]) -> dict[str, Any]:
-    """One blocking row, its amount and date as printed."""
+    """Return one blocking row, its amount and date as printed."""
     return {key: shown(value) if key == "amount" else value for key, value in row.items()}
 
 
 def row_line(row: dict[str, Any]) -> str:
-    """One blocking row in words; what is no row says why by itself."""
+    """Return one blocking row in words; what is no row says why by itself."""
     if "row_id" not in row:
         return str(row.get("why", ""))
     said = [f"{key} {words(value)}" for key, value in row.items() if key != "row_id"]
@@ -77,5 +77,5 @@ def row_line(row: dict[str, Any]) -> str:
 
 
 def words(value: object) -> str:
-    """A value as a sentence shows it."""
+    """Return a value as a sentence shows it."""
     return str(format_time(value) if isinstance(value, datetime) else value)

@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def checks(found: Sequence[Check]) -> Report:
-    """One line a check, and how many need somebody; exit 5 when any failed."""
+    """Return one line a check, and how many need somebody; exit 5 when any failed."""
     counts = Counter(check.finding.status for check in found)
     said = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
     return Report(
@@ -34,7 +34,7 @@ def checks(found: Sequence[Check]) -> Report:
 
 
 def record(check: Check) -> Record:
-    """One check."""
+    """Return one check."""
     finding = check.finding
     return {
         "id": check.id,

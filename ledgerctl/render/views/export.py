@@ -42,7 +42,7 @@ class Counting:
 def export(
     rows: Iterable[LedgerRow], *, zone: ZoneInfo | None = None, leaves_out_undated: bool = False
 ) -> Report:
-    """The rows as records; with a day zone, as a journal for hledger and Ledger."""
+    """Return the rows as records; with a day zone, as a journal for hledger and Ledger."""
     counting = Counting(rows)
 
     def notes() -> list[str]:
@@ -64,7 +64,7 @@ def export(
 
 
 def records(rows: Iterable[LedgerRow]) -> Iterator[Record]:
-    """Each row under the names of its fields."""
+    """Yield each row under the names of its fields."""
     for row_id, job_id, account_id, kind, amount, created, recorded, operation_id, reason in rows:
         yield {
             "row_id": row_id,
@@ -80,7 +80,7 @@ def records(rows: Iterable[LedgerRow]) -> Iterator[Record]:
 
 
 def journal(rows: Iterable[LedgerRow], zone: ZoneInfo) -> Iterator[str]:
-    """The lines of the journal."""
+    """Yield the lines of the journal."""
     yield from head()
     for row in rows:
         yield from transaction(row, zone)

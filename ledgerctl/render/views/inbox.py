@@ -72,14 +72,14 @@ CHANGED_COLUMNS = (
 
 
 def row(document: Mapping[str, Any]) -> dict[str, Any]:
-    """One inbox row under its contract name; unknown fields are kept."""
+    """Return one inbox row under its contract name; unknown fields are kept."""
     return {"row_id": str(document["_id"])} | {
         key: value for key, value in document.items() if key != "_id"
     }
 
 
 def rows(found: Sequence[Mapping[str, Any]], total: int) -> Report:
-    """A listing of rows."""
+    """Return a listing of rows."""
     return listing(
         [row(document) for document in found],
         columns=ROW_COLUMNS,
@@ -92,7 +92,7 @@ def stuck(
     found: Sequence[tuple[Mapping[str, Any], Sequence[str], timedelta, timedelta | None]],
     total: int,
 ) -> Report:
-    """The stuck rows; exit 5 if there are any."""
+    """Return the stuck rows; exit 5 if there are any."""
     return listing(
         [
             row(document) | {"why": list(why), "age": age, "every": every}
@@ -109,7 +109,7 @@ def stuck(
 def shown(
     key: str, messages: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
 ) -> Report:
-    """One message and its row in every group that saw it."""
+    """Return one message and its row in every group that saw it."""
     notes = []
     if not messages:
         notes.append("the outbox has no message of this key")
@@ -129,7 +129,7 @@ def shown(
 
 
 def message_lines(message: Mapping[str, Any] | None) -> list[str]:
-    """A message in two lines."""
+    """Return a message in two lines."""
     if message is None:
         return []
     made = message.get("created_at")
@@ -191,7 +191,7 @@ def audit(found: InboxAudit) -> Report:
 
 
 def measured(found: Measured) -> Record:
-    """One collection's counts."""
+    """Return one collection's counts."""
     return {
         "rows": found.rows,
         "fields": {
@@ -201,7 +201,7 @@ def measured(found: Measured) -> Record:
 
 
 def lookup(found: Lookup) -> dict[str, Any]:
-    """One look-up's verdict."""
+    """Return one look-up's verdict."""
     return {
         "fields": list(found.fields),
         "found": found.found,
@@ -213,7 +213,7 @@ def lookup(found: Lookup) -> dict[str, Any]:
 
 
 def audit_head(found: InboxAudit) -> list[str]:
-    """What was measured, in words."""
+    """Return what was measured, in words."""
     unique = "; ".join(", ".join(fields) for fields in found.unique_indexes) or "none"
     return [
         f"{found.inbox.rows} claims, {found.outbox.rows} messages; unique indexes: {unique}",
@@ -221,7 +221,7 @@ def audit_head(found: InboxAudit) -> list[str]:
 
 
 def fields_section(found: InboxAudit) -> Report:
-    """How full each field is on both sides."""
+    """Return how full each field is on both sides."""
     records: list[Record] = [
         {"collection": name, "field": key, "filled": one.filled, "empty": one.empty}
         for name, side in (("inbox", found.inbox), ("outbox", found.outbox))
@@ -231,7 +231,7 @@ def fields_section(found: InboxAudit) -> Report:
 
 
 def unclaimed_section(found: InboxAudit) -> Report:
-    """How many messages each group has no row of."""
+    """Return how many messages each group has no row of."""
     records: list[Record] = [
         {"consumer_group": group, "unclaimed": count} for group, count in found.unclaimed.items()
     ]

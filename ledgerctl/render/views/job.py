@@ -57,7 +57,7 @@ def results(result: Result[StepResult], *, dry_run: bool) -> Report:
 
 
 def result_record(result: StepResult) -> Record:
-    """One guarded step."""
+    """Return one guarded step."""
     return {
         "job_id": result.job_id or None,
         "operation": str(result.step),
@@ -72,19 +72,19 @@ def result_record(result: StepResult) -> Record:
 
 
 def amount_value(amount: Amount) -> int | str | None:
-    """An amount as printed: the whole number, or what stands there instead."""
+    """Return an amount as printed: the whole number, or what stands there instead."""
     if isinstance(amount, Unusable):
         return None if amount.shown == "null" else amount.shown
     return amount
 
 
 def flag_value(flag: Flag, stored: object) -> object:
-    """A flag as printed: true or false, or what stands there instead."""
+    """Return a flag as printed: true or false, or what stands there instead."""
     return stored if flag is Flag.BAD else flag is Flag.SET
 
 
 def job_record(job: Job) -> dict[str, object]:
-    """The fields of a job document."""
+    """Return the fields of a job document."""
     return {
         "job_id": job.id.text,
         "account_id": text_of(job.account),
@@ -100,7 +100,7 @@ def job_record(job: Job) -> dict[str, object]:
 
 
 def row_record(row: Row) -> dict[str, object]:
-    """The fields of a ledger row."""
+    """Return the fields of a ledger row."""
     return {
         "row_id": row.id.text,
         "created_at": row.created_at,
@@ -115,7 +115,7 @@ def row_record(row: Row) -> dict[str, object]:
 
 
 def jobs(found: Sequence[Job], total: int) -> Report:
-    """A listing of jobs."""
+    """Return a listing of jobs."""
     return listing(
         [job_record(job) for job in found],  # type: ignore[misc]  # JSON values by construction
         columns=JOB_COLUMNS,

@@ -36,7 +36,7 @@ QUEUES = ("retry", "processing", "dead_letter")
 
 
 def job_document(page: JobPage) -> dict[str, Any]:
-    """The document of `job show`. Source: contract, section 3, job."""
+    """Return the document of `job show`. Source: contract, section 3, job."""
     verdict = page.verdict
     return job_record(page.job) | {
         "rows": [row_record(row) for row in page.rows],
@@ -66,7 +66,7 @@ def finding_record(finding: Finding) -> dict[str, Any]:
 
 
 def job_page(page: JobPage) -> Report:
-    """One job's whole page; a problem is shown and leaves exit 0: the audit is what alarms."""
+    """Return one job's whole page; a problem leaves exit 0, because the audit raises alarms."""
     document: dict[str, Any] = job_document(page)
     notes = [f"the queues are not known: {page.queues_why}"] if page.queues_why else []
     sections = [Report(ROW_COLUMNS, rows(document), head=("Rows:",), empty="No rows.")]
@@ -76,5 +76,5 @@ def job_page(page: JobPage) -> Report:
 
 
 def rows(document: dict[str, Any]) -> list[Record]:
-    """The job's rows."""
+    """Return the job's rows."""
     return list(document["rows"])

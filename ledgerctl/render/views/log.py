@@ -39,7 +39,7 @@ def entry(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def operations(found: Sequence[Mapping[str, Any]], total: int) -> Report:
-    """A listing of operations; one without an exit code did not come to its end."""
+    """Return a listing of operations; one without an exit code did not come to its end."""
     return listing(
         [entry(document) for document in found],
         columns=COLUMNS,
@@ -49,5 +49,5 @@ def operations(found: Sequence[Mapping[str, Any]], total: int) -> Report:
 
 
 def operation(found: Mapping[str, Any]) -> Report:
-    """One operation's page."""
+    """Return one operation's page."""
     return record(entry(found), columns=PAGE_COLUMNS)

@@ -70,7 +70,7 @@ WHY_LEFT = {
 
 
 def stats_report(found: QueueStats) -> Report:
-    """How many entries each list has."""
+    """Return how many entries each list has."""
     retry = found.retry
     counts: Record = {
         "depth": retry.depth,
@@ -144,7 +144,7 @@ MINUTE: Final = timedelta(minutes=1)
 
 
 def entries_report(found: Sequence[QueueEntry], total: int, *, now: datetime) -> Report:
-    """A listing of entries as they stand."""
+    """Return a listing of entries as they stand."""
     return listing(
         [entry_record(entry, now) for entry in found],
         columns=ENTRY_COLUMNS,
@@ -154,7 +154,7 @@ def entries_report(found: Sequence[QueueEntry], total: int, *, now: datetime) ->
 
 
 def entry_record(entry: QueueEntry, now: datetime) -> Record:
-    """One entry; what cannot be read is null, and `unreadable` says why."""
+    """Return one entry; what cannot be read is null, and `unreadable` says why."""
     payload = entry.payload
     read = payload if isinstance(payload, Payload) else None
     return {
@@ -209,7 +209,7 @@ def run_line(
 
 
 def worked_line(tally: WorkerCounts) -> str:
-    """The run in one line."""
+    """Return the run in one line."""
     line = f"{tally.ran} ran, {tally.succeeded} succeeded, {tally.failed} failed"
     more = [
         f"{number} {word}"
@@ -253,7 +253,7 @@ def recovered_record(worker: WorkerEntries, moved: int) -> Record:
 
 
 def left_notes(found: Sequence[WorkerEntries]) -> tuple[str, ...]:
-    """The lists that are left alone, by name, with the reason."""
+    """Return the lists that are left alone, by name, with the reason."""
     return tuple(
         f"{worker.key} is left: {WHY_LEFT[worker.hold]} ({worker.entries} entries)"
         for worker in found

@@ -26,7 +26,7 @@ NO_ENTRY = (
 
 
 def roles(found: Sequence[Role], place: Place, *, format: str) -> Report:
-    """Every statement of every role, a line each; people also get a table of who may do what."""
+    """Return every statement of every role, a line each, and a table of who may do what."""
     document: dict[str, Value] = {
         "database": place.database,
         "roles": [record(role, place) for role in found],
@@ -63,7 +63,7 @@ def overview(found: Sequence[Role], place: Place, document: Mapping[str, Value])
 
 
 def statements(role: Role, place: Place) -> list[Record]:
-    """What to run in mongosh and in redis-cli."""
+    """Return what to run in mongosh and in redis-cli."""
     return [
         {"role": role.name, "store": "mongodb", "statement": mongo_statement(role, place)},
         {"role": role.name, "store": "mongodb", "statement": user_statement(role, place)},
@@ -72,7 +72,7 @@ def statements(role: Role, place: Place) -> list[Record]:
 
 
 def record(role: Role, place: Place) -> Record:
-    """One role: the MongoDB command as a document, the Redis rules, and what it is enough for."""
+    """Return one role: its MongoDB command, its Redis rules, and the commands it is enough for."""
     return {
         "role": role.name,
         "user": role.user,

@@ -65,7 +65,7 @@ BAR_WIDTH = 16  # columns of the longest bar
 
 
 def rebuilt(done: Rebuilt) -> Report:
-    """What a rebuild did, and as plainly what it did not."""
+    """Return what a rebuild did, and as plainly what it did not."""
     document = rebuilt_document(done)
     sections = []
     if done.not_rebuilt:
@@ -83,13 +83,13 @@ def rebuilt(done: Rebuilt) -> Report:
 
 
 def changes(items: Sequence[Record]) -> Report:
-    """The differences that a dry run found."""
+    """Return the differences that a dry run found."""
     head = "Would change:" if items else "Nothing would change."
     return Report(CHANGE_COLUMNS, items, head=(head,), empty=head)
 
 
 def rebuilt_document(done: Rebuilt) -> dict[str, Any]:
-    """The document of a rebuild. Source: contract, section 3, summary rebuild."""
+    """Return the document of a rebuild. Source: contract, section 3, summary rebuild."""
     document: dict[str, Any] = {
         "from": done.from_day,
         "to": done.to_day,
@@ -119,7 +119,7 @@ def rebuilt_document(done: Rebuilt) -> dict[str, Any]:
 
 
 def change(one: Difference) -> Record:
-    """One difference of a dry run."""
+    """Return one difference of a dry run."""
     return {
         "account_id": one.account_id,
         "day": one.day,
@@ -146,7 +146,7 @@ def figures(found: Figures | None) -> Record | None:
 
 
 def counts(done: Rebuilt) -> str:
-    """The counts in one line."""
+    """Return the counts in one line."""
     written = "an unknown number of" if done.days_written is None else done.days_written
     return (
         f"{written} summaries written, {done.days_cleared} cleared,"
@@ -155,7 +155,7 @@ def counts(done: Rebuilt) -> str:
 
 
 def remarks(done: Rebuilt) -> Iterator[str]:
-    """What a reader has to know besides the counts."""
+    """Yield what a reader has to know besides the counts."""
     for row in done.refused_rows:
         others = f" (and {row.rows - 1} more)" if row.rows > 1 else ""
         yield f"{row.account_id} is not written: row {row.row_id}{others}: {row.why}"
@@ -198,7 +198,7 @@ def drift(found: Drift, *, why: bool = False) -> Report:
 
 
 def drifted(one: Difference) -> Record:
-    """One drifted summary. Source: contract, section 3, summary drift."""
+    """Return one drifted summary. Source: contract, section 3, summary drift."""
     return {
         "account_id": one.account_id,
         "day": one.day,
@@ -252,7 +252,7 @@ def compared(found: Figures | None) -> Record | None:
 
 
 def shown(found: AccountSummaries, *, bars: bool) -> Report:
-    """An account's figures a day; with a bar of the net beside them on a terminal."""
+    """Return an account's figures a day; with a bar of the net beside them on a terminal."""
     records = [day_record(one) for one in found.days]
     columns: tuple[Column, ...] = DAY_COLUMNS
     if bars:
@@ -279,7 +279,7 @@ def shown(found: AccountSummaries, *, bars: bool) -> Report:
 
 
 def other_zones(made_by: Iterable[str | None], asked: Drift | AccountSummaries) -> list[str]:
-    """What to say of summaries that were made by another day zone than the one set now."""
+    """Return what to say of summaries that were made by another day zone than the one set now."""
     others = [zone for zone in made_by if zone is not None and zone != asked.timezone]
     if not others:
         return []
@@ -291,7 +291,7 @@ def other_zones(made_by: Iterable[str | None], asked: Drift | AccountSummaries) 
 
 
 def day_record(one: DayFigures) -> dict[str, Any]:
-    """A day's figures under their document names."""
+    """Return a day's figures under their document names."""
     return {
         "day": one.day,
         **(figures(one.figures) or {}),
@@ -301,7 +301,7 @@ def day_record(one: DayFigures) -> dict[str, Any]:
 
 
 def bar(net: int, largest: int) -> str:
-    """A bar as long as the figure's share of the largest; minus signs below zero."""
+    """Return a bar as long as the figure's share of the largest; minus signs below zero."""
     length = 0 if largest == 0 else -(-abs(net) * BAR_WIDTH // largest)
     return ("-" if net < 0 else "#") * length
 
@@ -318,7 +318,7 @@ METRICS: tuple[tuple[str, str], ...] = (
 
 
 def metrics(done: Rebuilt, finished_at: datetime) -> str:
-    """The rebuild's figures as Prometheus text, one gauge each."""
+    """Return the rebuild's figures as Prometheus text, one gauge each."""
     values: Iterable[object] = (
         Decimal(round(finished_at.timestamp() * 1000)) / 1000,
         done.duration_s,
