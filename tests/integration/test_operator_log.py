@@ -32,7 +32,7 @@ def logged(client: Client, database: str) -> Any:
             entry("op-2", operator="bob@desk"),
             entry("op-3", command="job refund", at=later),
             entry("op-4", exit_code=None, finished_at=None, counts={}, at=later),
-            entry("op-5", exit_code=None, finished_at=None, command="queue work", at=later),
+            entry("op-5", exit_code=None, counts={}, command="queue work", at=later),
         ]
     )
     return client[database]
