@@ -74,8 +74,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--reason=- --confirm=- --expect=-' ;;
     'ledger export') options='--account --from --to --format' plain='-'
       values='--account=@account --from=- --to=- --format=jsonl,csv,hledger' ;;
-    'doctor') options='' plain='-'
-      values='' ;;
+    'doctor') options='--bundle --with-ids' plain='-'
+      values='--bundle=@file' ;;
     'db init') options='--dry-run --reason --yes --confirm' plain='-'
       values='--reason=- --confirm=-' ;;
     'db tidy') options='--keep --dry-run --reason --yes --confirm --expect' plain='-'

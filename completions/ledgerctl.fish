@@ -646,6 +646,8 @@ complete -c ledgerctl -n "__ledgerctl_at 'ledger export'" -l quiet -s q -d 'No n
 complete -c ledgerctl -n "__ledgerctl_at 'ledger export'" -l verbose -s v -d 'Say more on standard error'
 complete -c ledgerctl -n "__ledgerctl_at 'ledger export'" -l color -x -a 'auto always never' -d 'auto, always or never'
 complete -c ledgerctl -n "__ledgerctl_at 'ledger export'" -l help -s h -d 'Show this message and exit'
+complete -c ledgerctl -n "__ledgerctl_at 'doctor'" -l bundle -r -F -d 'Write one redacted file (tar.gz) for a ticket'
+complete -c ledgerctl -n "__ledgerctl_at 'doctor'" -l with-ids -d 'Keep ids, reasons and error texts in it'
 complete -c ledgerctl -n "__ledgerctl_at 'doctor'" -l profile -x -d 'Profile of the configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'doctor'" -l config -r -F -d 'Configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'doctor'" -l output -s o -x -a 'table plain json jsonl csv' -d 'table, plain, json, jsonl, csv; table on a terminal and plain in a pipe'

@@ -20,12 +20,13 @@ def regular_file(name: str, option: str) -> Path:
     return file
 
 
-def replace_file(file: Path, text: str) -> None:
-    """Put a file in place whole: a reader sees the old text or the new, never half of one."""
+def replace_file(file: Path, content: str | bytes, *, mode: int = 0o666) -> None:
+    """Put a file in place whole: a reader sees the old content or the new, never half of one."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as opened:
-            opened.write(text)
+        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(made, "wb") as opened:
+            opened.write(content if isinstance(content, bytes) else content.encode())
             opened.flush()
             os.fsync(opened.fileno())
         temporary.replace(file)

@@ -45,6 +45,7 @@ CHECKS: tuple[Probe, ...] = (
     Probe("redis.eviction", Source.REDIS, queues.eviction),
     Probe("redis.persistence", Source.REDIS, queues.persistence),
     Probe("redis.types", Source.REDIS, queues.types),
+    Probe("db.growth", Source.MONGO, mongo.growth),
     Probe("inbox.keys", Source.MONGO, mongo.inbox_keys),
     Probe("inbox.stuck", Source.MONGO, mongo.inbox_stuck),
     Probe("config.permissions", Source.FILES, permissions),

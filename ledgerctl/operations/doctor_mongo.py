@@ -49,6 +49,8 @@ class DoctorContext:
     clock: Callable[[], datetime]
 
 
+GROWTH_MAX = 1_000_000  # documents that `db tidy` could remove
+KEPT_FOR = timedelta(days=30)
 OLDEST_MAJOR = 6
 STUCK_AFTER = timedelta(minutes=5)
 STUCK_MAX = 1_000  # rows counted one by one
@@ -62,6 +64,19 @@ DROP_HINT = "drop that index, or `collMod` its expireAfterSeconds away"
 # What must never vanish by itself, and what may be rebuilt or is only history.
 KEPT = ("ledger", "jobs", "inbox", "outbox", "dead_archive", "leases")
 DISPENSABLE = ("usage_daily", "operator_log")
+
+
+def growth(look: DoctorContext) -> CheckResult:
+    """Return whether documents that `db tidy` could remove are piling up."""
+    before = look.stores.mongo.now() - KEPT_FOR
+    found = look.stores.retention.count_old(before, limit=GROWTH_MAX + 1)
+    if found <= GROWTH_MAX:
+        return ok(f"{found} messages and claims are older than {KEPT_FOR.days} days")
+    return CheckResult(
+        CheckStatus.WARN,
+        f"more than {GROWTH_MAX:,} messages and claims are older than {KEPT_FOR.days} days",
+        "`ledgerctl db tidy --dry-run` says what can go",
+    )
 
 
 def reachable(look: DoctorContext) -> CheckResult:

@@ -84,6 +84,13 @@ class Retention:
         with self._mongo.reading("read the inbox"):
             return {one[KEY] for one in self._inbox.find(query, {KEY: 1})}
 
+    def count_old(self, before: datetime, *, limit: int) -> int:
+        """Count messages and completed claims older than that, up to a limit each."""
+        with self._mongo.reading("count old messages and claims"):
+            messages = self._outbox.count_documents({"created_at": {"$lt": before}}, limit=limit)
+            query = {**DONE, "completed_at": {"$lt": before}}
+            return messages + self._inbox.count_documents(query, limit=limit)
+
     # claims and archive
 
     def claims(self, before: datetime) -> Iterator[list[Document]]:
