@@ -15,6 +15,7 @@ from ledgerctl.render.report import Report
 
 PACKAGES = ("typer", "rich", "pymongo", "redis")
 LOGGED = 100  # operations
+GROUPS = 20
 # Left out unless ids are asked for: names, texts of people and of data, and what may quote them.
 WITHHELD = frozenset(
     {
@@ -105,9 +106,9 @@ def indexes(session: Session) -> dict[str, Any]:
 def dead_stats(session: Session) -> Report:
     """Return what `dead stats` prints."""
     from ledgerctl.operations.dead import count
-    from ledgerctl.render.views.dead import statistics
+    from ledgerctl.render.views.dead_stats import statistics
 
-    return statistics(count(session.stores), exit_code=0, notes=[])
+    return statistics(count(session.stores), top=GROUPS, selectors=(), exit_code=0, notes=())
 
 
 def queue_stats(session: Session) -> Report:
