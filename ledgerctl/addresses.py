@@ -110,6 +110,12 @@ def check_redis(url: str) -> None:
             raise BadValue("has an ssl_cert_reqs that is none of none, optional and required")
 
 
+def mongo_database(uri: str) -> str:
+    """Return the database that a checked MongoDB URI names; empty without one, and for `admin`."""
+    name = unquote(split(uri).path[1:])
+    return "" if name == "admin" else name
+
+
 def redis_database(url: str) -> int:
     """Return the number of the database that a checked Redis address names."""
     address = split(url)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ledgerctl.addresses import BadValue
+from ledgerctl.addresses import BadValue, mongo_database
 from ledgerctl.config_file import (
     Location,
     as_tables,
@@ -98,6 +98,15 @@ class Settings:
     def secrets(self) -> tuple[Secret, ...]:
         """Tell what no message may show."""
         return (self.mongo_uri, self.redis_url)
+
+
+def other_database(settings: Settings) -> str:
+    """Say that the MongoDB URI names another database than the one in use; empty where it does not."""
+    named = mongo_database(settings.mongo_uri.reveal())
+    if named in {"", settings.database}:
+        return ""
+    origin = without_credentials(settings.origins["database"])
+    return f"database {settings.database!r} is used ({origin}); mongo_uri names {named!r}"
 
 
 class Given(NamedTuple):
@@ -246,7 +255,7 @@ def _settings(
     given: Mapping[str, Given], location: Location, environment: Mapping[str, str]
 ) -> Settings:
     sources = [location.path] if location.exists else []
-    values: dict[str, object] = {"config_path": location.path if location.exists else None}
+    values: dict[str, Any] = {"config_path": location.path if location.exists else None}
     origins = {setting.name: "default" for setting in SETTINGS} | {"config": location.origin}
     for setting in SETTINGS:
         one = given.get(setting.name)
@@ -259,6 +268,9 @@ def _settings(
         values[setting.name] = _read(setting, one)
         origins[setting.name] = one.origin
     _name_foreign(values, origins)
+    named = mongo_database(values["mongo_uri"].reveal())
+    if named and origins["database"] == "default":
+        values["database"], origins["database"] = named, "mongo_uri"
     _check_distinct("keys.", values, origins)
     _check_distinct("collections.", values, origins)
     _check_stems(values, origins)

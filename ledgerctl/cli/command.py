@@ -138,6 +138,7 @@ def run_command(
         if session.stop.ended is not None:  # whatever a driver made of it
             raise session.stop.ended from None
         if isinstance(error, NotFound):
+            session.check_place()
             error.message = session.located(error.message)
         raise
     except Exception as error:  # noqa: BLE001  # only here it is known what must not be printed

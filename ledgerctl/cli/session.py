@@ -120,7 +120,11 @@ class Session:
     def stores(self) -> "Stores":
         """Return every store, each opened at its first use."""
         if self._stores is None:
+            from ledgerctl.config import other_database
             from ledgerctl.stores.connections import Stores
+
+            if other := other_database(self.settings):
+                self.note(other)
 
             self._stores = Stores(self.settings, self.wait_notice)
         return self._stores
@@ -395,6 +399,8 @@ class Session:
         After a change a stdout that is closed or full does not look like a failed change: the
         counts go to stderr and the exit code stays the change's own.
         """
+        if self.looks:
+            self.check_place()
         if self.unlogged:
             self.notes.append(self.unlogged)  # even with --quiet: the exit code says so too
         if report is None:
@@ -409,7 +415,14 @@ class Session:
                     raise
                 return int(ExitCode.DONE)
             code = self._say_unprinted(report)
+        if self.looks:
+            self.check_place()  # a report that streams has read only now
         return self._final(code)
+
+    def check_place(self) -> None:
+        """Raise SettingsError where MongoDB held nothing, and a database differs in case only."""
+        if self._stores is not None and "mongo" in self._stores.__dict__:
+            self._stores.mongo.check_spelling()
 
     def _final(self, code: int) -> int:
         """Give the process's exit code: the log's, a signal's, or 8 where the log could not be written."""

@@ -31,6 +31,7 @@ class Probe:
 CHECKS: tuple[Probe, ...] = (
     Probe("mongo.reachable", Source.MONGO, mongo.reachable),
     Probe("mongo.transactions", Source.MONGO, mongo.transactions),
+    Probe("mongo.collections", Source.MONGO, mongo.collections),
     Probe("mongo.write_concern", Source.MONGO, mongo.write_concern),
     Probe("mongo.clock", Source.MONGO, mongo.clock),
     Probe("index.ledger_unique", Source.MONGO, mongo.ledger_unique),
@@ -42,6 +43,7 @@ CHECKS: tuple[Probe, ...] = (
     Probe("jobs.flags", Source.MONGO, mongo.flags),
     Probe("redis.reachable", Source.REDIS, queues.reachable),
     Probe("redis.role", Source.REDIS, queues.role),
+    Probe("redis.commands", Source.REDIS, queues.commands),
     Probe("redis.eviction", Source.REDIS, queues.eviction),
     Probe("redis.persistence", Source.REDIS, queues.persistence),
     Probe("redis.types", Source.REDIS, queues.types),

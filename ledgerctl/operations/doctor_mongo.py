@@ -17,9 +17,16 @@ from ledgerctl.domain.doctor import (
     judge_flags,
     ok,
 )
+from ledgerctl.domain.ids import Id
 from ledgerctl.domain.inbox import GROUP, why_stuck
-from ledgerctl.domain.rows import KEY
-from ledgerctl.errors import LedgerctlError, NotPermitted, StoreBusy, StoreUnavailable
+from ledgerctl.domain.rows import KEY, NewRow, RowType
+from ledgerctl.errors import (
+    LedgerctlError,
+    NotPermitted,
+    RefusedByServer,
+    StoreBusy,
+    StoreUnavailable,
+)
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import (
     INBOX_UNIQUE,
@@ -125,6 +132,42 @@ def transactions(look: DoctorContext) -> CheckResult:
         " next delivery or by `ledgerctl ledger repair`",
         "make it a replica set of one: start it with --replSet, then `rs.initiate()`",
     )
+
+
+def collections(look: DoctorContext) -> CheckResult:
+    """Judge whether our collections are plain ones that take our rows."""
+    look.stores.mongo.check_spelling()
+    failing, odd = [], []
+    for collection, kind, options in look.stores.deployment.collections():
+        if kind != "collection" or options.get("capped"):
+            failing.append(
+                f"{collection} is a {'capped collection' if options.get('capped') else kind}"
+            )
+        if locale := options.get("collation", {}).get("locale"):
+            odd.append(
+                f"{collection} has a collation ({locale}): ids that differ may count as equal"
+            )
+        if options.get("validator"):
+            odd.append(f"{collection} has a validator")
+    if why := refused_row(look):
+        failing.append(why)
+    if failing or odd:
+        status = CheckStatus.FAIL if failing else CheckStatus.WARN
+        return CheckResult(status, "; ".join([*failing, *odd]), "ask whoever made it so")
+    return ok("each is a plain collection without a validator or a collation")
+
+
+def refused_row(look: DoctorContext) -> str:
+    """Say that the ledger would refuse a row as we write it; empty where it would not."""
+    now, nobody = look.stores.mongo.now(), Id("acct")
+    row = NewRow(
+        "job:refund", Id("job"), nobody, RowType.REFUND, 1, now, now, "operation", "reason"
+    )
+    try:
+        look.stores.ledger.require_accepted(row)
+    except RefusedByServer as error:
+        return error.message
+    return ""
 
 
 def write_concern(look: DoctorContext) -> CheckResult:

@@ -14,6 +14,8 @@ from ledgerctl.domain.doctor import (
 from ledgerctl.errors import NotPermitted
 from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext
 
+REPLACED = {"EVALSHA": "EVAL stands in for it", "TIME": "this machine's clock stands in for it"}
+
 
 def reachable(look: DoctorContext) -> CheckResult:
     """Return whether Redis answers and lets us in; a clock that is off is said here too."""
@@ -47,6 +49,19 @@ def role(look: DoctorContext) -> CheckResult:
     return CheckResult(
         CheckStatus.FAIL, f"{kind}: every change is refused", "point redis_url at the primary"
     )
+
+
+def commands(look: DoctorContext) -> CheckResult:
+    """Judge whether the server knows every command that we send."""
+    lacking = look.stores.queue_server.missing_commands()
+    fatal = [name for name in lacking if name not in REPLACED]
+    if not lacking:
+        return ok("every command that the queues need is there")
+    said = f"renamed or disabled: {', '.join(lacking)}"
+    if fatal:
+        return CheckResult(CheckStatus.FAIL, said, "allow them again in the server's configuration")
+    ways = "; ".join(REPLACED[name] for name in lacking)
+    return CheckResult(CheckStatus.WARN, f"{said} ({ways})", "nothing must be done")
 
 
 def eviction(look: DoctorContext) -> CheckResult:

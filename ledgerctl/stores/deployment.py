@@ -1,10 +1,11 @@
 """The MongoDB deployment itself, read only: who we are there, what it promises, what expires."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ledgerctl.config import CollectionNames
 from ledgerctl.domain.doctor import FlagCounts
 from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo
@@ -97,6 +98,14 @@ class Deployment:
         with self._mongo.reading(f"read the options of {name}"):
             found = self._mongo.database.list_collections(filter={"name": name})
             return next((dict(one.get("options", {})) for one in found), {})
+
+    def collections(self) -> Iterator[tuple[str, str, Document]]:
+        """Yield each collection of ours that exists: its name, its kind, how it was made."""
+        names = {self._mongo.collection(one.name).name for one in fields(CollectionNames)}
+        with self._mongo.reading("read how the collections were made"):
+            for one in self._mongo.database.list_collections():
+                if one["name"] in names:
+                    yield one["name"], one.get("type", "collection"), one.get("options", {})
 
     def flag_counts(self, *, sample: int | None = None) -> FlagCounts:
         """Return how many jobs have which faulty flags; of all jobs, or of `sample` random ones."""

@@ -63,6 +63,7 @@ class Changes(CommandListener):
         self.count = 0
         self._besides = frozenset(besides)
         self._sent: set[int] = set()
+        self.has_read: bool | None = None  # whether a document has come; None: no answer at all
 
     def started(self, event: CommandStartedEvent) -> None:
         """Remember a write whose success will count."""
@@ -72,7 +73,9 @@ class Changes(CommandListener):
             self._sent.add(event.request_id)
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
-        """Count it if it has changed anything."""
+        """Count it if it has changed anything; note that documents exist."""
+        found = event.reply.get("cursor", {}).get("firstBatch", ())
+        self.has_read = bool(self.has_read) or any("_id" in one for one in found)
         if event.request_id in self._sent:
             self._sent.discard(event.request_id)
             self.count += has_changed(event.command_name, event.reply)
@@ -261,6 +264,21 @@ class Mongo:
                 one.get("multiKeyPaths", {path: True}).get(path) for one in scans
             )
         return self._lists[collection]
+
+    def check_spelling(self) -> None:
+        """Raise SettingsError where nothing was read, and a database differs from ours in case only."""
+        if self.changes.has_read is not False:
+            return
+        name = self.database.name
+        alike = {"name": {"$regex": f"^{re.escape(name)}$", "$options": "i"}}
+        with self.reading("look for the database"):
+            found = self.client.admin.command("listDatabases", nameOnly=True, filter=alike)
+        names = [one["name"] for one in found["databases"]]
+        if names and name not in names:
+            raise SettingsError(
+                f"there is no database {name!r}, but there is {names[0]!r}",
+                hint="write the database's name as the server spells it",
+            )
 
     def clean(self, error: BaseException | str) -> str:
         """Return a driver's message with every secret taken out, cut to one short line."""

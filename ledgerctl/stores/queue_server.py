@@ -9,8 +9,14 @@ from redis import exceptions as redis_errors
 
 from ledgerctl.errors import NotPermitted
 from ledgerctl.stores.queues import Queues, glob_escaped
+from ledgerctl.stores.replies import NO_COMMAND, redis_answer
 
 SCAN_COUNT = 1_000
+# No one of them takes four more words of this kind, so that nothing is changed.
+NEEDED = (
+    "TYPE", "LLEN", "LRANGE", "LINDEX", "LPOS", "LSET", "LREM", "LTRIM", "LINSERT", "LMOVE", "LPOP",
+    "RPOP", "SMEMBERS", "SCAN", "EVAL", "EVALSHA", "TIME",
+)  # fmt: skip
 KEYS_MAX = 1_000  # lists of our own that are looked at one by one
 
 
@@ -60,6 +66,17 @@ class QueueServer:
             heard = self._queues.server_time()
             return heard - (before + (clock() - before) / 2)
         return None
+
+    def missing_commands(self) -> list[str]:
+        """List the commands we need that the server does not know; each is tried with wrong words."""
+        key = self._queues.keys.dead_letter
+        with self._queues.reading("try the commands"):
+            answers = self._queues.attempts((name, key, "x", "x", "x", "x") for name in NEEDED)
+        return [
+            name
+            for name, answer in zip(NEEDED, answers, strict=True)
+            if isinstance(answer, Exception) and redis_answer(answer, str(answer))[0] is NO_COMMAND
+        ]
 
     def own_keys(self, *, within: Callable[[], bool]) -> tuple[list[str], bool]:
         """Return the configured lists and those under their names; False when `within` ended it."""

@@ -25,10 +25,12 @@ from tests.servers import ROOT, SessionServers, address_of
 
 Client = MongoClient[dict[str, Any]]
 CONTRACT = (
-    "mongo.reachable", "mongo.transactions", "mongo.write_concern", "mongo.clock",
+    "mongo.reachable", "mongo.transactions", "mongo.collections", "mongo.write_concern",
+    "mongo.clock",
     "index.ledger_unique", "index.inbox_unique", "index.ledger_account", "index.ledger_created",
     "index.expiry", "ledger.append_only", "jobs.flags", "redis.reachable", "redis.role",
-    "redis.eviction", "redis.persistence", "redis.types", "db.growth", "inbox.keys", "inbox.stuck",
+    "redis.commands", "redis.eviction", "redis.persistence", "redis.types", "db.growth",
+    "inbox.keys", "inbox.stuck",
     "config.permissions",
 )  # fmt: skip
 LONG_AGO = datetime.now(UTC) - timedelta(hours=6)
