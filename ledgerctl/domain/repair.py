@@ -106,7 +106,7 @@ def set_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
 
 
 def clear_flags(facts: Facts, finding: Finding) -> Iterator[RepairStep]:
-    """False for each absent flag that no row speaks for."""
+    """Set each absent flag to false where no row proves it."""
     for job, flag, _, row_type in told(facts):
         if flag is Flag.CLEAR and row_type not in facts.kept:
             yield RepairStep(
@@ -239,7 +239,7 @@ def refusal(facts: Facts) -> NoCorrection | None:
 
 
 def nothing_to_correct(findings: Iterable[Finding]) -> NoCorrection:
-    """Right as it is, or a matter for a repair."""
+    """Tell that the job is right as it is, or that a repair comes first."""
     if sum(one.effect for one in findings if one.repairable and one.code in TO_REPAIR_FIRST):
         return NoCorrection(
             CorrectionOutcome.REPAIR_FIRST,

@@ -1,4 +1,4 @@
-"""The audit: every job's flags, rows and messages held against each other, in one streaming pass."""
+"""Check that each job's flags, rows and messages agree, in one streaming pass."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -92,7 +92,7 @@ class Audit:
 
     @property
     def exit_code(self) -> int:
-        """0, 5 when something is wrong, 8 when the walk was not finished."""
+        """Return 0, 5 when something is wrong, 8 when the walk was not finished."""
         if self.trouble is not None:
             return int(ExitCode.PARTIAL)
         return int(ExitCode.FOUND if self.open_findings else ExitCode.DONE)
@@ -102,11 +102,11 @@ class Audit:
         return {str(code): self.counts[code] for code in Code if self.counts[code]}
 
     def effects_by_code(self) -> dict[str, int]:
-        """Credits that the accounts are off by, for each code."""
+        """Return the credits that the accounts are off by, for each code."""
         return {str(code): self.effects[code] for code in Code if self.counts[code]}
 
     def by_account(self) -> list[dict[str, Any]]:
-        """Findings and effect of each account, the one that is most off first."""
+        """Return findings and effect of each account, the one that is most off first."""
         told = sorted(self.accounts.items(), key=lambda one: (-abs(one[1].effect), one[0]))
         lines: list[dict[str, Any]] = [
             {"account_id": name or None, "findings": one.findings, "effect": one.effect}

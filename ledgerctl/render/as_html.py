@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from ledgerctl.domain.audit import Finding
@@ -12,6 +13,7 @@ from ledgerctl.domain.times import format_time
 from ledgerctl.render.chart import dates, extent, svg
 from ledgerctl.render.text import command_words, visible
 from ledgerctl.render.words import (
+    PERIOD_FIGURES,
     as_of,
     credits,
     figures,
@@ -21,10 +23,6 @@ from ledgerctl.render.words import (
     right_words,
 )
 
-_PERIOD_NAMES: Final = (
-    "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
-    "balance",
-)  # fmt: skip
 _STATES: Final[dict[State | None, str]] = {
     State.CHARGED: "charged",
     State.REFUNDED: "refunded",
@@ -36,123 +34,6 @@ _STATES: Final[dict[State | None, str]] = {
 
 TITLE_MAX = 70  # characters of a page's name
 NEAR = 8  # percent of the chart's height: closer to an end, zero needs no label of its own
-
-STYLE: Final = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1c2127; --soft: #56606b; --rule: #dde1e6;
-  --tint: #f3f5f8; --line: #2a62b5; --area: #2a62b51f; --minus: #b3261e; --alert: #8a4b00;
-  --alert-tint: #fff4e0; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14181d; --ink: #e4e8ec; --soft: #9fa9b4;
-  --rule: #323a43; --tint: #1c2229; --line: #7fb0f5; --area: #7fb0f52e; --minus: #ff8a80;
-  --alert: #ffc66d; --alert-tint: #33270f; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 3rem; max-width: 60rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans",
-  sans-serif; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
-h1 { font-size: 1.4rem; line-height: 1.25; margin: 0 0 .25rem; font-weight: 600; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 0; }
-p { margin: .25rem 0 .5rem; }
-.company { font-weight: 650; letter-spacing: .02em; }
-.balance { font-size: 2.25rem; font-weight: 650; line-height: 1.2; margin: .5rem 0 0; }
-.soft, figcaption, footer, summary { color: var(--soft); }
-.minus { color: var(--minus); }
-.strip { display: flex; flex-wrap: wrap; gap: 1px; margin: 0; background: var(--rule); border: 1px solid var(--rule); border-radius: .5rem;
-  overflow: hidden; }
-.strip div { flex: 1 1 auto; min-width: 8rem; max-width: 100%; background: var(--paper); padding: .6rem .8rem; }
-.strip dt { font-size: .85rem; color: var(--soft); }
-.strip dd { margin: 0; font-size: 1.15rem; font-weight: 600; }
-.strip div:last-child { background: var(--tint); }
-figure { margin: 0; font-size: .85rem; }
-.chart { display: grid; grid-template-columns: fit-content(40%) 1fr; column-gap: .5rem; }
-.scale { position: relative; display: flex; flex-direction: column; text-align: right;
-  justify-content: space-between; color: var(--soft); line-height: 1; }
-.nought { position: absolute; right: 0; transform: translateY(-50%); }
-.dates { grid-column: 2; display: flex; justify-content: space-between; gap: .5rem;
-  padding-top: .25rem; color: var(--soft); line-height: 1.2; }
-svg { display: block; width: 100%; height: 12rem; overflow: visible; }
-svg path { fill: none; vector-effect: non-scaling-stroke; }
-svg .line { stroke: var(--line); stroke-width: 2; }
-svg .dots { stroke: var(--line); stroke-width: 7; stroke-linecap: round; }
-svg .area { fill: var(--area); }
-svg .grid { stroke: var(--rule); }
-svg .zero { stroke: var(--soft); }
-table { border-collapse: collapse; width: 100%; }
-th, td { padding: .4rem .5rem; border-bottom: 1px solid var(--rule); text-align: left;
-  vertical-align: top; }
-th { font-weight: 600; font-size: .85rem; color: var(--soft); }
-.number { text-align: right; white-space: nowrap; overflow-wrap: normal; }
-th:first-child, article td:first-child { padding-left: 0; }
-table.figures { width: auto; min-width: min(24rem, 100%); }
-table.figures tr:last-child > * { border-top: 2px solid var(--ink); border-bottom: 0;
-  font-weight: 650; }
-.days th[scope="row"] { color: var(--ink); font-size: 1rem; }
-.days tr:has(+ .inner) > * { border-bottom: 0; }
-.inner > td { padding: 0 0 .5rem; }
-.inner table { width: auto; min-width: 60%; font-size: .9rem; margin-bottom: .5rem; }
-.inner th[scope="row"] { font-weight: 400; font-size: .9rem; padding-left: 1rem; }
-.inner th[scope="col"]:first-child { padding-left: 1rem; }
-summary { cursor: pointer; font-size: .85rem; padding: .25rem 0; }
-.scroll { overflow-x: auto; }
-.scroll td, .scroll th { white-space: nowrap; overflow-wrap: normal; }
-article { margin: 1rem 0; padding: .9rem 1rem .5rem; border: 1px solid var(--rule);
-  border-radius: .5rem; }
-article header { display: flex; flex-wrap: wrap; gap: .25rem .75rem; align-items: baseline; }
-article header h3 { flex: 1 1 12rem; min-width: 0; }
-article tr:last-child td { border-bottom: 0; }
-.state { font-size: .8rem; padding: .05rem .5rem; border-radius: 1rem; background: var(--tint);
-  color: var(--soft); }
-.odd { margin: .5rem 0; padding: .5rem .75rem; border-left: 4px solid var(--alert);
-  background: var(--alert-tint); border-radius: .25rem; list-style: none; }
-.odd code { font-size: .9em; }
-ul.odds { padding: 0; margin: .5rem 0; }
-footer { margin-top: 2rem; font-size: .85rem; }
-@media screen and (max-width: 40rem) {
-  body { padding: 1.25rem .9rem 2rem; }
-  .days thead, article thead { position: absolute; clip-path: inset(50%); }
-  .days tr, article tr { display: grid; grid-template-columns: repeat(auto-fit, minmax(5rem, 1fr));
-    align-items: end; padding: .3rem 0; border-bottom: 1px solid var(--rule); }
-  .days th, .days td, article td { border: 0; padding: 0 .25rem 0 0; min-width: 0; }
-  .days th, .inner > td, article td:first-child { grid-column: 1 / -1; }
-  .days td:empty { display: none; }
-  .days .number, article .number { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-  .number[data-label]::before { content: attr(data-label); display: block; font-size: .75rem;
-    color: var(--soft); }
-  .days tr:has(+ .inner) { padding-bottom: 0; }
-  .days tr:has(+ .inner), .inner, .inner tr:last-child, article tr:last-child { border-bottom: 0; }
-  .inner table { padding-left: 1rem; display: block; }
-}
-@page { margin: 10mm; }
-@media print { :root { font-size: 9pt; color-scheme: light; --paper: #fff; --ink: #000; --soft: #444;
-    --rule: #bbb; --tint: #eee; --line: #000; --area: #0001; --minus: #000; --alert: #000;
-    --alert-tint: #fff; }
-  body { max-width: none; padding: 0; line-height: 1.3; }
-  h2 { margin-top: 1rem; }
-  figure, tr:not(.inner), .strip { break-inside: avoid; }
-  h2, h3, thead { break-after: avoid; }
-  svg { height: 7rem; }
-  th, td { padding: 1pt 3pt; }
-  th, .days th[scope="row"], .inner table, .inner th[scope="row"] { font-size: inherit; }
-  details::details-content { content-visibility: visible; block-size: auto; }
-  summary { display: none; }
-  .inner table { margin: 0; }
-  .inner table th, .inner table td { border: 0; padding-block: 0; }
-  .inner p { margin: 0 0 0 1rem; }
-  .sheet { columns: 2; column-gap: 14pt; font-size: 8pt; line-height: 1.25; }
-  .dense { font-size: 7pt; line-height: 1.12; }
-  .sheet th, .sheet td { padding: 0 2pt; }
-  .sheet th { overflow-wrap: normal; white-space: normal; vertical-align: bottom; }
-  .days th[scope="row"] { white-space: nowrap; }
-  .sheet .inner th { white-space: normal; overflow-wrap: anywhere; }
-  .inner table { width: 100%; }
-  .inner thead { display: none; }
-  .inner .number, .inner td:empty { width: 1%; min-width: 28pt; }
-  .sheet .inner th:first-child { padding-left: 4pt; }
-  article { border-width: 1px 0 0; border-radius: 0; margin: 3pt 0 0; padding: 1pt 0 0; }
-  article, article h3, article th { font-size: 8pt; line-height: 1.2; }
-  article p { margin: 0; }
-  article thead { display: none; }
-  .scroll { overflow: visible; font-size: 7pt; } }
-"""
 
 
 def data(text: str) -> str:
@@ -175,7 +56,8 @@ def frame(title: str, body: Iterator[str], *, story: Story) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{plain(named)}</title>"
     yield "<style>"
-    yield from (STYLE.strip() + nought_rule(story)).split("\n")
+    style = Path(__file__).with_name("page.css").read_text("utf-8")
+    yield from (style.strip() + nought_rule(story)).split("\n")
     yield "</style>"
     yield "</head>"
     yield "<body>"
@@ -370,11 +252,11 @@ def period_section(story: Story) -> Iterator[str]:
     yield f'<p class="soft">{plain(period_words(story))}</p>'
     yield '<section class="scroll" aria-label="Over time" tabindex="0">'
     yield "<table>"
-    heads = "".join(f'<th scope="col" class="number">{name}</th>' for name in _PERIOD_NAMES)
+    heads = "".join(f'<th scope="col" class="number">{name}</th>' for name in PERIOD_FIGURES)
     yield f'<thead><tr><th scope="col">period</th>{heads}</tr></thead>'
     yield "<tbody>"
     for one in story.book.periods():
-        cells = "".join(number(getattr(one, name)) for name in _PERIOD_NAMES)
+        cells = "".join(number(getattr(one, name)) for name in PERIOD_FIGURES)
         yield f'<tr><th scope="row">{one.name}</th>{cells}</tr>'
     yield "</tbody>"
     yield "</table>"

@@ -8,6 +8,7 @@ from ledgerctl.domain.audit import Finding
 from ledgerctl.domain.explain import Line, Story, job_words, oddity, signed
 from ledgerctl.render.text import command_words, visible
 from ledgerctl.render.words import (
+    PERIOD_FIGURES,
     as_of,
     credits,
     figures,
@@ -24,10 +25,6 @@ _ACTIVE: Final = re.compile(
     r"|:(?=(?:[A-Za-z+_-][\w+-]*|\d{3,}):)"
     r"|^[#+=-]|(?<=^\d)[.)]|(?<=^\d\d)[.)]"
 )
-_PERIOD_NAMES: Final = (
-    "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
-    "balance",
-)  # fmt: skip
 
 
 def escaped(text: str) -> str:
@@ -140,10 +137,10 @@ def period_section(story: Story) -> Iterator[str]:
     yield escaped(period_words(story))
     yield ""
     cells = [
-        (one.name, *(str(getattr(one, name)) for name in _PERIOD_NAMES))
+        (one.name, *(str(getattr(one, name)) for name in PERIOD_FIGURES))
         for one in story.book.periods()
     ]
-    yield from table(("period", *_PERIOD_NAMES), cells, "-" + "r" * len(_PERIOD_NAMES))
+    yield from table(("period", *PERIOD_FIGURES), cells, "-" + "r" * len(PERIOD_FIGURES))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:

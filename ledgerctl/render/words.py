@@ -7,6 +7,11 @@ from ledgerctl.domain.rows import OtherType, RowType, kind_of_row, rank
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.text import rows
 
+PERIOD_FIGURES = (
+    "rows", "jobs", "charged", "refunded", "reclaimed", "granted", "corrected", "other", "net",
+    "balance",
+)  # fmt: skip
+
 
 def heading(story: Story) -> str:
     """Say whose balance it is, how much, and as of when."""

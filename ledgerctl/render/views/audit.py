@@ -1,4 +1,4 @@
-"""Audits, repairs and corrections, as reports."""
+"""Show audits, repairs and corrections as reports."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice

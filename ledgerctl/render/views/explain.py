@@ -14,6 +14,7 @@ from ledgerctl.render.text import command_words
 from ledgerctl.render.views.balance import REPLAY_COLUMNS, found_code, unusable_record
 from ledgerctl.render.views.job import amount_value
 from ledgerctl.render.words import (
+    PERIOD_FIGURES,
     aligned,
     figures,
     heading,
@@ -26,13 +27,9 @@ from ledgerctl.render.words import (
 COLUMNS = (*REPLAY_COLUMNS, Column("sentence"))
 PERIOD_COLUMNS = (
     Column("period", kind=Kind.ID),
-    Column("rows", kind=Kind.COUNT),
-    Column("jobs", kind=Kind.COUNT),
-    *(
-        Column(name, kind=Kind.AMOUNT)
-        for name in ("charged", "refunded", "reclaimed", "granted", "corrected", "other", "net", "balance")
-    ),
-)  # fmt: skip
+    *(Column(name, kind=Kind.COUNT) for name in PERIOD_FIGURES[:2]),
+    *(Column(name, kind=Kind.AMOUNT) for name in PERIOD_FIGURES[2:]),
+)
 
 Lines = Callable[[Story], Iterator[str]]
 
@@ -145,19 +142,7 @@ def oddity_record(one: Finding) -> Record:
 
 def period_record(one: Period) -> Record:
     """Write one day or month."""
-    return {
-        "period": one.name,
-        "rows": one.rows,
-        "jobs": one.jobs,
-        "charged": one.charged,
-        "refunded": one.refunded,
-        "reclaimed": one.reclaimed,
-        "granted": one.granted,
-        "corrected": one.corrected,
-        "other": one.other,
-        "net": one.net,
-        "balance": one.balance,
-    }
+    return {"period": one.name, **{name: getattr(one, name) for name in PERIOD_FIGURES}}
 
 
 # text
