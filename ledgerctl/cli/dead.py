@@ -84,7 +84,9 @@ def undated_notes(session: Session, wanted: "Selection") -> list[str]:
     if wanted.failed_before is None and wanted.failed_after is None:
         return []
     undated = count_undated(session.stores, wanted)
-    return [f"{undated} letters have a failed_at that is no time: not judged"] if undated else []
+    noun = "letter" if undated == 1 else "letters"
+    said = f"not judged, because failed_at is no time: {undated} {noun}"
+    return [said] if undated else []
 
 
 @command(app, "show")
@@ -149,7 +151,7 @@ def stats(
     if age is not None and oldest is not None and server_now(session) - oldest > age:
         alarms.append(f"the oldest failed at {format_time(oldest)}, longer than {fail_age} ago")
     if age is not None and found.undated:
-        alarms.append(f"{found.undated} letters may be older: their failed_at is no time")
+        alarms.append(f"may be older, because failed_at is no time: {found.undated}")
     notes = alarms + undated_notes(session, wanted)
     if not found.selected:
         notes.append(none_of(session, found.depth))

@@ -1,10 +1,11 @@
-"""`ledgerctl demo`: load the demo story on the sandbox and walk through the main commands.
+"""Run `ledgerctl demo`: load the demo story and walk through the main commands.
 
 Each command is run as it is printed, by the real program; no figure comes from anywhere else.
 """
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -110,7 +111,7 @@ def walk(session: Session, environment: Mapping[str, str]) -> int:
             if code:
                 write([f"(exit {code})"])
             odd += [] if code in step.exit_codes else [f"`{line}` ended with {code}"]
-    write(["", *wrapped(farewell()), ""])
+    write(["", *farewell(session.environment)])
     for sentence in odd:
         session.note(f"not as told: {sentence}")
     return int(ExitCode.PARTIAL if odd else ExitCode.DONE)
@@ -180,20 +181,31 @@ def heading(text: str) -> str:
 
 
 def wrapped(text: str) -> list[str]:
-    """Sentences, folded for reading."""
+    """Fold sentences for reading."""
     import textwrap
 
     return textwrap.wrap(text, width())
 
 
 def width() -> int:
-    """Columns of the text: the terminal's, but not wider than is good to read."""
+    """Choose the columns of the text: the terminal's, but not more than is good to read."""
     return min(terminal_width(), WIDTH_MAX)
 
 
-def farewell() -> str:
-    """Return what stays, and how to go on."""
-    return (
-        "The servers go on running; `ledgerctl sandbox stop` ends them. To look around yourself: "
-        'eval "$(ledgerctl sandbox env)"'
-    )
+def farewell(environment: Mapping[str, str]) -> list[str]:
+    """Say what stays, with lines to paste that end and reach it."""
+    program = own_program(environment)
+    return [
+        "The servers go on running. To end them, or to look around:",
+        f"{program} sandbox stop",
+        f'eval "$({program} sandbox env)"',
+    ]
+
+
+def own_program(environment: Mapping[str, str]) -> str:
+    """Write this program as a shell finds it, whether or not it is on PATH."""
+    if shutil.which("ledgerctl", path=environment.get("PATH")):
+        return "ledgerctl"
+    started_as = Path(sys.argv[0]).absolute()
+    is_program = started_as.name == "ledgerctl" and os.access(started_as, os.X_OK)
+    return shlex.join([str(started_as)] if is_program else [sys.executable, "-m", "ledgerctl"])

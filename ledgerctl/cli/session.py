@@ -201,23 +201,6 @@ class Session:
         if self.words.verbose:
             self.note(text)
 
-    def show(self, report: "Report") -> None:
-        """Print a page on stderr while a question is open; the result itself goes to stdout."""
-        from ledgerctl.render.color import use_color
-        from ledgerctl.render.emit import emit
-
-        emit(
-            report,
-            format="table",
-            fields=None,
-            out=sys.stderr,
-            err=sys.stderr,
-            color=use_color(cast(Any, self.words.color), os.environ, is_terminal(sys.stderr)),
-            width=terminal_width(),
-            now=self.clock(),
-            quiet=self.words.quiet,
-        )
-
     def progress(self, text: str) -> None:
         """Show how far a long step is, on a terminal's stderr only."""
         is_wanted = self.shows_progress and not self.words.quiet and self.format != "json"
