@@ -1,4 +1,4 @@
-"""The whole command line as a table: what completion files and tests are made from."""
+"""Lay out the whole command line as a table, from which completion files and tests are made."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The completion files, written from the command table: words stand in them, values are looked up.
+"""Write the completion files from the command table: words are static, values are looked up.
 
 No file starts Python for a static word. Ids come from `ledgerctl --complete KIND WORDS…`, which
 answers from a cache or within a second, and never prints an error.

@@ -1,4 +1,4 @@
-"""Selectors that the dead-letter commands share, and the plan files they can be read from."""
+"""Define the selectors that dead-letter commands share, and read them from plan files."""
 
 import functools
 import inspect
@@ -45,7 +45,7 @@ SHOWN_LIMIT: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The selectors as they were typed."""
+    """Keep the selectors as they were typed."""
 
     job: list[str] | None = None
     digest: list[str] | None = None
@@ -85,7 +85,7 @@ class Chosen:
         return found
 
     def given(self) -> dict[str, Any]:
-        """Those that were given, by name, as a plan records them."""
+        """Give those that were typed, by name, as a plan records them."""
         names = (name for name in self.__slots__ if name != "plan")
         values = {name: getattr(self, name) for name in names}
         return {
@@ -126,7 +126,7 @@ def selecting(
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """A dry run's JSON: what it would do, where, with which options, to which letters."""
+    """Keep a dry run's JSON: what it would do, where, with which options, to which letters."""
 
     items: tuple[PlanItem, ...]
     options: dict[str, Any]
@@ -134,7 +134,7 @@ class PlanFile:
 
 
 def selection(session: Session, chosen: Chosen, plan: PlanFile | None = None) -> Selection:
-    """What was typed, as a selection. Raises UsageError for what makes no sense."""
+    """Turn what was typed into a selection. Raises UsageError for what makes no sense."""
     jobs, digests = names(chosen)
     after, before = bound(session, chosen.failed_after), bound(session, chosen.failed_before)
     if before is not None:
@@ -157,7 +157,7 @@ def selection(session: Session, chosen: Chosen, plan: PlanFile | None = None) ->
 
 
 def names(chosen: Chosen) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The jobs and the digests that were named; after --digest, further digests may follow it."""
+    """Split the names into jobs and digests; after --digest, further digests may follow it."""
     jobs = chosen.job or []
     digests = [one for text in chosen.digest or [] for one in text.lower().split(",") if one]
     if digests:
@@ -177,7 +177,7 @@ def group_key(text: str | None) -> str | None:
 
 
 def pattern(text: str | None) -> "re.Pattern[str] | None":
-    """A compiled regular expression."""
+    """Compile a regular expression."""
     if text is None:
         return None
     try:
@@ -187,12 +187,12 @@ def pattern(text: str | None) -> "re.Pattern[str] | None":
 
 
 def bound(session: Session, text: str | None) -> datetime | None:
-    """The instant of `--failed-before` (excluded) or `--failed-after` (included)."""
+    """Read the instant of `--failed-before` (excluded) or `--failed-after` (included)."""
     return None if text is None else lower_bound(text, now=session.now, zone=session.zone)
 
 
 def read_plan(session: Session, file: str, action: Action) -> PlanFile:
-    """The plan in a file. Raises UsageError when it is none, or is for another command or place."""
+    """Read the plan in a file. Raises UsageError when it is none, or is for another command or place."""
     document = parse_plan(file)
     place = {
         "command": session.words.command,
@@ -216,7 +216,7 @@ def read_plan(session: Session, file: str, action: Action) -> PlanFile:
 
 
 def parse_plan(file: str) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """Read the JSON object in a file."""
     from ledgerctl.cli.options import read_lines
 
     try:
@@ -231,7 +231,7 @@ def parse_plan(file: str) -> dict[str, Any]:
 
 
 def plan_items(document: dict[str, Any], action: Action, *, force: bool) -> tuple[PlanItem, ...]:
-    """The letters of a plan, as often as listed, and which of them it meant to move."""
+    """List the letters of a plan, as often as it does, and which of them it meant to move."""
     found = []
     for item in document["items"]:
         name = item.get("digest") if isinstance(item, dict) else None

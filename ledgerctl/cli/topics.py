@@ -1,4 +1,4 @@
-"""The help topics, as texts of at most 80 columns; most are files in `help_texts`."""
+"""Give the help topics, texts of at most 80 columns; most are files in `help_texts`."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""The demo's chapters: what is told, and the commands that tell it. Nothing here is a figure."""
+"""Tell the demo in chapters, and name the commands of each. Nothing here is a figure."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A Report goes in; table, plain, json, jsonl, csv or html comes out. The only importer of rich."""
+"""Turn a Report into table, plain, json, jsonl, csv or html. The only importer of rich."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One JSON document, exact at any size, with long lists written as they come."""
+"""Write one JSON document, exact at any size, with long lists written as they come."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""One compact JSON object a line, every key of each record, in constant memory."""
+"""Write one compact JSON object a line, every key of each record, in constant memory."""
 
 from ledgerctl.render.exact import Encoder
 from ledgerctl.render.output import Look, Output, batches

@@ -1,4 +1,4 @@
-"""A table or a page for people. Data stands in it letter for letter, ids never folded or cut.
+"""Write a table or a page for people, data letter for letter, ids never folded or cut.
 
 The layout is our own: rich's Table cuts ids or lets columns vanish when it runs out of width, and
 takes 0.3 ms a row. Rich measures, folds and colours.

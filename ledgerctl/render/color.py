@@ -1,4 +1,4 @@
-"""Whether to colour, decided once for everybody: rich reads the environment in its own way."""
+"""Decide once for everybody whether to colour: rich reads the environment in its own way."""
 
 from collections.abc import Mapping
 from typing import Final, Literal

@@ -1,4 +1,4 @@
-"""The one place that writes to stdout: bounded buffering, encodings that never raise, full disks."""
+"""Write to stdout, here alone: bounded buffering, encodings that never raise, full disks."""
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ class Look:
 
 
 class Output:
-    """Text for one stream, held back until there is a good deal of it.
+    """Hold back text for one stream until there is a good deal of it.
 
     So a short answer that fails on its way leaves nothing half-said. An encoding problem never
     raises; a reader that went away raises BrokenPipeError, any other trouble OutputFailed.

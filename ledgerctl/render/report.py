@@ -1,4 +1,4 @@
-"""What a command has to say, before anybody decides how it looks."""
+"""Describe the answer of a command, before anybody decides how it looks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
@@ -118,7 +118,7 @@ def settled(answer: Answer | Callable[[], Answer]) -> Answer:
 
 @dataclass(eq=False, repr=False)
 class Passing:
-    """Counts records as they pass by."""
+    """Count records as they pass by."""
 
     records: Iterable[Record]
     count: int = field(default=0, init=False)

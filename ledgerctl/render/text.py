@@ -1,4 +1,4 @@
-"""Data as visible text: nothing from a record acts on the terminal, and nothing is lost."""
+"""Show data as visible text: nothing from a record acts on the terminal, and nothing is lost."""
 
 import re
 import shlex

@@ -1,1 +1,1 @@
-"""What each result looks like: one small function a result type, one file a noun."""
+"""Lay out each result: one small function a result type, one file a noun."""

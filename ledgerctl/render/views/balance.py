@@ -1,4 +1,4 @@
-"""Balances and replays, as reports."""
+"""Report balances and replays."""
 
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import replace

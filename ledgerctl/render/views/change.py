@@ -1,4 +1,4 @@
-"""What the report of every change tells. Source: contract, section 1."""
+"""Add what the report of every change tells. Source: contract, section 1."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Indexes and roles, as reports."""
+"""Report indexes and roles."""
 
 from collections.abc import Sequence
 from datetime import datetime

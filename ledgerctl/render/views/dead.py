@@ -1,4 +1,4 @@
-"""Reports of dead letters and of their changes."""
+"""Report dead letters and their changes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ RESTORE_COLUMNS = (
 
 
 def item(letter: Letter) -> dict[str, Any]:
-    """One dead letter. Source: contract, section 3, dead."""
+    """Show one dead letter. Source: contract, section 3, dead."""
     payload = letter.payload
     found: dict[str, Any] = {
         "digest": letter.digest,
@@ -91,7 +91,7 @@ def item(letter: Letter) -> dict[str, Any]:
 
 
 def columns(letters: Sequence[Letter]) -> tuple[Column, ...]:
-    """The columns of a listing; those of unreadable entries only when there is one.
+    """Choose the columns of a listing; those of unreadable entries only when there is one.
 
     A table has no room for them: there they stand below it.
     """
@@ -104,7 +104,7 @@ def columns(letters: Sequence[Letter]) -> tuple[Column, ...]:
 
 
 def items(letters: Sequence[Letter]) -> Iterator[Record]:
-    """The records of letters, made as they are printed."""
+    """Give the records of letters, made as they are printed."""
     for letter in letters:
         yield item(letter)
 
@@ -125,7 +125,7 @@ def letters(
 
 
 def unreadable_lines(found: Sequence[Letter]) -> list[str]:
-    """One sentence for each unreadable letter: why, and how it begins."""
+    """Say of each unreadable letter why, and how it begins."""
     return [
         f"{one.digest} is unreadable, {one.read.why}: {preview(one.raw, PREVIEW)}"
         for one in found
@@ -233,7 +233,7 @@ def reviewed(result: Result[None]) -> Report:
 
 
 def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
-    """A letter with its raw payload and its job; further letters of the job below it."""
+    """Show a letter with its raw payload and its job; further letters of the job below it."""
     first = shown[0]
     document = item(first) | raw_payload(first.raw)
     document["archived"] = [
@@ -261,7 +261,7 @@ def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
 
 
 def raw_payload(raw: bytes) -> dict[str, Any]:
-    r"""The stored bytes as text; what is not UTF-8 as `\xNN`, and then in hex as well."""
+    r"""Show the stored bytes as text; what is not UTF-8 as `\xNN`, and then in hex as well."""
     found: dict[str, Any] = {"payload": raw.decode(errors="backslashreplace")}
     try:
         raw.decode()

@@ -1,4 +1,4 @@
-"""The doctor's checks, as a report."""
+"""Report the doctor's checks."""
 
 from collections import Counter
 from collections.abc import Sequence

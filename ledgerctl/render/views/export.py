@@ -1,4 +1,4 @@
-"""The exported ledger as a report: records, or a journal."""
+"""Report the exported ledger: records, or a journal."""
 
 from collections.abc import Iterable, Iterator
 from zoneinfo import ZoneInfo
@@ -26,7 +26,7 @@ LEFT_OUT = "rows without a usable date lie outside every window: they are not he
 
 
 class Counting:
-    """Rows as they pass; counts those that no sum contains."""
+    """Pass on rows; count those that no sum contains."""
 
     def __init__(self, rows: Iterable[LedgerRow]) -> None:
         self._rows = rows

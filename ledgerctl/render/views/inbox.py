@@ -1,4 +1,4 @@
-"""The inbox, as reports."""
+"""Report the inbox."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Jobs and the results of guarded steps, as reports."""
+"""Report jobs and the results of guarded steps."""
 
 from collections.abc import Sequence
 

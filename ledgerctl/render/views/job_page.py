@@ -1,4 +1,4 @@
-"""One job's page: document, rows, verdict and queues."""
+"""Report one job's page: document, rows, verdict and queues."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The operator log, as reports."""
+"""Report the operator log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

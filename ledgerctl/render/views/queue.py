@@ -1,4 +1,4 @@
-"""The retry queue's lists and what was done to them, as reports."""
+"""Report the retry queue's lists and what was done to them."""
 
 from collections import Counter, deque
 from collections.abc import Sequence

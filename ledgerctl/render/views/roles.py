@@ -42,7 +42,7 @@ def roles(found: Sequence[Role], place: Place, *, format: str) -> Report:
 
 
 def overview(found: Sequence[Role], place: Place, document: Mapping[str, Value]) -> Report:
-    """Who may do what on which collection, and below it the statements, whole."""
+    """Show who may do what on which collection, and below it the statements, whole."""
     records: list[Record] = [
         {"on": place.collections[name]}
         | {role.name: ", ".join(sorted(role.rights[name] - {"listIndexes"})) for role in found}
