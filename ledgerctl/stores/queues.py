@@ -257,12 +257,15 @@ class Queues:
             return own
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
-    def run_script(self, name: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
+    def run_script(
+        self, name: str, keys: Sequence[str], words: Sequence[Any], *, changes: bool = True
+    ) -> Any:
         """Run a script of `scripts/`.
 
-        A driver's error goes on: only the caller knows whether to run the script again.
+        A driver's error goes on: only the caller knows whether to run again what changes lists.
         """
-        return self.together([evaluation((name, keys, words))])[0]
+        command = evaluation((name, keys, words))
+        return self.client.execute_command(*command, changes=changes)
 
     # checks before a change
 
@@ -287,7 +290,7 @@ class Queues:
         """
         self.require_lists(*keys)
         with self.reading("check that the lists can be changed"):
-            self.run_script("try_all", [own_key, *keys], [])
+            self.run_script("try_all", [own_key, *keys], [], changes=False)
 
     def settle(self) -> None:
         """Return once no failover is under way and the server in use is the primary."""

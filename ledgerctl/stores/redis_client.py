@@ -230,11 +230,15 @@ class PatientRedis(Redis):
         )  # fmt: skip
 
     def execute_command(self, *words: Any, **options: Any) -> Any:
-        """Run one command where the lists are, through an election or a moving slot."""
+        """Run one command where the lists are, through an election or a moving slot.
+
+        `changes=False` lets a script be sent again, as commands that read are.
+        """
         name = str(words[0]).upper()
+        resend = not options.pop("changes", name not in READS)
         for _ in range(REDIRECTS_MAX):
             try:
-                answer = self._anywhere(name, words, options)
+                answer = self._anywhere(name, words, options, resend=resend)
             except redis_errors.MovedError as error:
                 self.route.moved(error.host, int(error.port))
                 self.connection_pool.disconnect()
@@ -270,6 +274,8 @@ class PatientRedis(Redis):
     def _burst(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         connection = self._connected()
         try:
+            if self.route.mode == "cluster":
+                self._find_home("SCAN")
             connection.send_packed_command(connection.pack_commands(commands))
             answers = [self._answer(connection, str(words[0]).upper()) for words in commands]
         except LOST:
@@ -288,14 +294,16 @@ class PatientRedis(Redis):
         except redis_errors.ResponseError as error:
             return error
 
-    def _anywhere(self, name: str, words: Sequence[Any], options: dict[str, Any]) -> Any:
+    def _anywhere(
+        self, name: str, words: Sequence[Any], options: dict[str, Any], *, resend: bool
+    ) -> Any:
         while True:
             try:
                 answer = self._once(name, words, options)
             except redis_errors.MovedError:
                 raise
             except redis_errors.RedisError as error:
-                if not self._waits(name, error):
+                if not self._waits(error, resend=resend):
                     raise
                 time.sleep(PAUSE_S)
             else:
@@ -363,7 +371,7 @@ class PatientRedis(Redis):
             self._at_home = True
             self.llen(self._home_key)
 
-    def _waits(self, name: str, error: redis_errors.RedisError) -> bool:
+    def _waits(self, error: redis_errors.RedisError, *, resend: bool) -> bool:
         answer, words = redis_answer(error, str(error))
         lost = isinstance(error, LOST) and not answer.passes
         if not (answer.passes or lost) or (lost and not self.outage.has_begun):
@@ -372,8 +380,8 @@ class PatientRedis(Redis):
             return False
         self.outage.begin("no server takes commands" if lost else words.split(" script:")[0][:80])
         self.connection_pool.disconnect()
-        resendable = answer.passes or isinstance(error, NotSent) or name in READS
-        return resendable and not self.outage.is_over_limit
+        unapplied = answer.passes or isinstance(error, NotSent)
+        return (resend or unapplied) and not self.outage.is_over_limit
 
     # at the end of a change
 

@@ -108,7 +108,9 @@ class RetryLists:
     def fingerprint(self, key: str, start: int, count: int) -> str:
         """Return what a stretch of a list comes to: unequal whenever an entry of it has changed."""
         with self._queues.reading(f"look at {key}"):
-            found: bytes = self._queues.run_script("fingerprint", [key], [start, count])
+            found: bytes = self._queues.run_script(
+                "fingerprint", [key], [start, count], changes=False
+            )
         return found.decode()
 
     def counts_of(self, job_id: str) -> dict[str, int]:
