@@ -91,5 +91,6 @@ TOPICS = {
     "cron": "running it from cron and systemd",
     "verdicts": "what a dead letter is worth",
     "codes": "audit codes, outcomes of a step, states of a job",
+    "deployments": "replica sets, shards, Sentinel, clusters: what was run there",
     "worker": "a worker of your own, by command or in Python",
 }

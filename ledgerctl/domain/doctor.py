@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 CLOCK_OFF_MAX = timedelta(seconds=3)
 NEARLY_FULL = 90  # percent of the memory that the server may use
@@ -136,3 +137,27 @@ def judge_persistence(facts: Mapping[str, object], save: str | None) -> CheckRes
         f"only snapshots{points}: a crash loses the jobs pushed since the last",
         remedy,
     )
+
+
+def judge_failover(facts: Mapping[str, Any], trouble: str | None, least: str | None) -> CheckResult:
+    """Judge if a failover happens and what it loses.
+
+    `trouble` is why the sentinels could not elect, empty when they could, None without Sentinel;
+    `least` is min-replicas-to-write, None where it may not be asked.
+    """
+    replicas = [facts.get(f"slave{number}", {}) for number in range(facts["connected_slaves"])]
+    in_step = [one for one in replicas if one.get("state") == "online" and one.get("lag", 9) <= 1]
+    problems = []
+    if trouble is None and not facts.get("cluster_enabled"):
+        problems.append("redis_url names no Sentinel, so that a run does not follow a failover")
+    elif trouble:
+        problems.append(f"no failover is possible: {trouble}")
+    if not in_step:
+        problems.append("no replica is in step")
+    if least is None or int(least) < 1:
+        shown = "may not be asked" if least is None else f"is {least}"
+        problems.append(f"min-replicas-to-write {shown}: a failover may undo the last moves")
+    if problems:
+        hint = "`CONFIG SET min-replicas-to-write 1` and see `ledgerctl help deployments`"
+        return CheckResult(CheckStatus.WARN, "; ".join(problems), hint)
+    return ok(f"{len(in_step)} of {len(replicas)} replicas in step, at least {least} for a write")

@@ -31,6 +31,7 @@ LOG = rights(operator_log="insert update")
 LEASE = rights(leases="insert update")
 ROW = rights(ledger="insert", outbox="insert update")  # a message is put by an upsert
 FLAG = rights(jobs="update")
+TIDIED = ("outbox", "inbox", "dead_archive")
 READING = united(rights(**{name: "find listIndexes"}) for name in COLLECTIONS)
 
 # What each changing command surely writes. A row of the ledger is never updated nor removed.
@@ -115,6 +116,23 @@ ROLES: tuple[Role, ...] = (
         "rebuilds summaries, consumes the inbox, watches the queues",
         united([READING, WRITES["summary rebuild"], WRITES["inbox consume"]]),
         changes_lists=False,
+    ),
+    Role(
+        "worker",
+        "runs jobs (`queue work`) and consumers (`inbox consume`)",
+        united(
+            [
+                *(READING, WRITES["queue work"], WRITES["inbox consume"]),
+                rights(usage_daily="insert update"),
+            ]
+        ),
+        changes_lists=True,
+    ),
+    Role(
+        "housekeeping",
+        "removes what nobody needs any more (`db tidy`)",
+        united([READING, LOG, LEASE, *(rights(**{name: "remove"}) for name in TIDIED)]),
+        changes_lists=True,
     ),
 )
 

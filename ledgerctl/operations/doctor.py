@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from ledgerctl.domain.doctor import Check, CheckResult, CheckStatus, worst_first
-from ledgerctl.errors import LedgerctlError, StoreUnavailable
+from ledgerctl.errors import CrossSlot, LedgerctlError, StoreUnavailable
 from ledgerctl.operations import doctor_mongo as mongo
 from ledgerctl.operations import doctor_queues as queues
 from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext, Source, permissions
@@ -16,7 +16,7 @@ from ledgerctl.stores.connections import Stores
 
 BUDGET_S = 20.0  # for everything together; what has not been looked at by then is unknown
 
-Question = Callable[[DoctorContext], CheckResult]
+Question = Callable[[DoctorContext], CheckResult | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,13 @@ CHECKS: tuple[Probe, ...] = (
     Probe("redis.persistence", Source.REDIS, queues.persistence),
     Probe("redis.types", Source.REDIS, queues.types),
     Probe("db.growth", Source.MONGO, mongo.growth),
+    Probe("redis.failover", Source.REDIS, queues.failover),
     Probe("inbox.keys", Source.MONGO, mongo.inbox_keys),
     Probe("inbox.stuck", Source.MONGO, mongo.inbox_stuck),
     Probe("config.permissions", Source.FILES, permissions),
 )
 REACHABLE = {"mongo.reachable", "redis.reachable"}
+QUEUES_WORK = {"redis.role", "redis.types"}
 
 
 @dataclass(slots=True)
@@ -63,8 +65,8 @@ class Examination:
     started: float = field(default_factory=time.monotonic)
     lost: dict[Source, str] = field(default_factory=dict)
 
-    def finding(self, probe: Probe) -> CheckResult:
-        """Return what one check found. Never raises ours, never takes longer than its share."""
+    def finding(self, probe: Probe) -> CheckResult | None:
+        """Return what a check found in its share of the time, None where it does not apply."""
         if why := self.lost.get(probe.source):
             return CheckResult(CheckStatus.UNKNOWN, why)
         if time.monotonic() - self.started > BUDGET_S:
@@ -77,6 +79,9 @@ class Examination:
 
     def _trouble(self, probe: Probe, error: LedgerctlError) -> CheckResult:
         """Return why a check could not look; a store that does not answer is not asked again."""
+        if isinstance(error, CrossSlot):  # it answers, and refuses every queue command
+            status = CheckStatus.FAIL if probe.id in QUEUES_WORK else CheckStatus.UNKNOWN
+            return CheckResult(status, error.message, error.hint)
         if probe.id in REACHABLE:
             self.lost[probe.source] = f"{probe.id} failed"
             return CheckResult(CheckStatus.FAIL, error.message, remedy(probe.source, error))
@@ -103,9 +108,13 @@ class Examination:
 
     @contextmanager
     def _bounded(self, source: Source) -> Iterator[None]:
+        stores = self.look.stores
         if source is not Source.MONGO:
+            if source is Source.REDIS:
+                stores.queues.client.outage.limit_s = 0  # a look waits for nobody
             yield
             return
+        stores.mongo.outage.limit_s = 0
         with self.look.stores.mongo.bounded(CHECK_S):
             yield
 
@@ -117,7 +126,8 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
     that is missing. `clock` is this machine's. Source: contract, section 3, doctor.
     """
     examination = Examination(DoctorContext(stores, clock))
-    found = [Check(probe.id, examination.finding(probe)) for probe in CHECKS]
+    findings = ((probe.id, examination.finding(probe)) for probe in CHECKS)
+    found = [Check(name, finding) for name, finding in findings if finding is not None]
     return worst_first(with_loss(found, examination.lost))
 
 

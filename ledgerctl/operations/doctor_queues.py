@@ -8,6 +8,7 @@ from ledgerctl.domain.doctor import (
     CheckStatus,
     judge_clock,
     judge_eviction,
+    judge_failover,
     judge_persistence,
     ok,
 )
@@ -108,3 +109,12 @@ def types(look: DoctorContext) -> CheckResult:
         )
     rest = "" if whole else "; other workers' lists were not looked at: too many keys"
     return ok(f"{len(found)} lists, no other type{rest}")
+
+
+def failover(look: DoctorContext) -> CheckResult | None:
+    """Judge what a failover would lose; None where neither Sentinel nor a replica is."""
+    server = look.stores.queue_server
+    facts, trouble = server.facts(), server.failover_trouble()
+    if trouble is None and not facts.get("connected_slaves"):
+        return None
+    return judge_failover(facts, trouble, server.setting("min-replicas-to-write"))

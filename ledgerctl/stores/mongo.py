@@ -144,7 +144,7 @@ class PrimaryWatch(TopologyListener):
         if event.new_description.has_writable_server():
             self._outage.end()
         elif event.previous_description.has_writable_server():
-            self._outage.begin("no primary takes writes")
+            self._outage.begin("no primary takes writes", sure=True)
 
     def opened(self, event: TopologyOpenedEvent) -> None:
         """Say nothing: no server is known yet."""

@@ -20,25 +20,28 @@ class Outage:
         self._notice = notice
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._said = False
 
     def say(self, text: str) -> None:
         """Say something of the store at once, beside the result."""
         self._notice(f"{self._store}: {text}")
 
-    def begin(self, why: str) -> None:
-        """Start the clock of an outage, unless it runs already."""
+    def begin(self, why: str, *, sure: bool = False) -> None:
+        """Start the clock of an outage; it is said at once if `sure`, else when it is seen again."""
         with self._lock:
-            first = self._since is None
-            if first:
-                self._since = time.monotonic()
-        if first and self.has_begun and self.limit_s:
+            again = self._since is not None
+            self._since = self._since or time.monotonic()
+            first = (sure or again) and not self._said and self.has_begun and self.limit_s > 0
+            self._said |= first
+        if first:
             self.say(f"{why}; waiting for up to {self.limit_s:.0f} s")
 
     def end(self) -> None:
         """Stop the clock: the store takes writes."""
         with self._lock:
             since, self._since = self._since, None
-        if since is not None and self.has_begun and self.limit_s:
+            said, self._said = self._said, False
+        if said and since is not None and self.limit_s > 0:
             self.say(f"back after {time.monotonic() - since:.1f} s; going on")
 
     @property

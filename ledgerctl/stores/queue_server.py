@@ -59,6 +59,11 @@ class QueueServer:
             return next((text(value) for value in found.values()), None)
         return None
 
+    def failover_trouble(self) -> str | None:
+        """Return why the sentinels could not elect, empty when they could; None without Sentinel."""
+        with self._queues.reading("ask the sentinels"):
+            return self._queues.client.route.election_trouble()
+
     def clock_offset(self, clock: Callable[[], datetime]) -> timedelta | None:
         """Return the server's time minus ours; None where we may not ask."""
         with suppress(NotPermitted):

@@ -100,6 +100,10 @@ class Route:
         """Return nothing: no sentinel watches here."""
         return []
 
+    def election_trouble(self) -> str | None:
+        """Return None: no sentinel elects here."""
+        return None
+
 
 class SentinelRoute(Route):
     """Asks the sentinels for the primary at each connection."""
@@ -153,6 +157,18 @@ class SentinelRoute(Route):
                 node = (facts["ip"], int(facts["port"]))
                 found.append(View(node, frozenset(facts["flags"].split(","))))
         return found
+
+    def election_trouble(self) -> str | None:
+        """Return why the sentinel that answers sees no quorum; empty when it sees one."""
+        for sentinel in self._sentinels:
+            try:
+                self._ask(sentinel, "CKQUORUM")
+            except redis_errors.ResponseError as error:
+                return str(error)
+            except redis_errors.RedisError:  # away: the next one may know
+                continue
+            return ""
+        return "no sentinel answers"
 
     def _ask(self, sentinel: Redis, question: str) -> list[str]:
         answer = cast(Any, sentinel).execute_command("SENTINEL", question, self._service)
