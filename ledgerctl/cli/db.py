@@ -96,10 +96,11 @@ def roles(
     known = {one.name: one for one in ROLES}
     if unknown := [name for name in role or [] if name not in known]:
         raise UsageError(f"there is no role {unknown[0]!r}", hint=f"one of {', '.join(known)}")
+    keys = settings.keys
     place = Place(
         database=settings.database,
         collections=asdict(settings.collections),
-        keys=tuple(asdict(settings.keys).values()),
+        keys=(keys.retry, keys.dead_letter, keys.processing, *keys.pending),
         redis_database=redis_database(settings.redis_url.reveal()),
     )
     return page([known[name] for name in role or known], place, format=session.format)

@@ -79,8 +79,11 @@ def said(stores: Stores, check: str) -> tuple[CheckStatus, str]:
 # the whole
 
 
+WHERE_IT_APPLIES = {"redis.failover"}  # with Sentinel or replicas
+
+
 def test_every_check_of_the_contract_is_made_once() -> None:
-    assert [check.id for check in CHECKS] == list(CONTRACT)
+    assert [check.id for check in CHECKS if check.id not in WHERE_IT_APPLIES] == list(CONTRACT)
 
 
 def test_a_database_with_its_indexes_fails_nothing(run: Runner) -> None:

@@ -55,7 +55,7 @@ def fill(cluster: Cluster, client: MongoClient[dict[str, Any]], database: str, c
 def test_lists_that_share_no_slot_are_refused_from_every_node(
     cluster: Cluster, run: Runner, words: str
 ) -> None:
-    for at in range(len(cluster.nodes)):
+    for at in range(len(cluster.nodes)) if LONG else (0, 5):
         refused = run(*words.split(), env={"LEDGERCTL_REDIS_URL": cluster.url(at)})
         assert refused.code == 3, refused.err
         assert "share no slot" in refused.err

@@ -25,7 +25,7 @@ ALL = [
     for command in ("requeue", "release", "restore", "work")
     for fault in ("kill", "failover", "cut")
 ]
-CASES = ALL if LONG else [("requeue", "kill"), ("requeue", "failover"), ("release", "cut")]
+CASES = ALL if LONG else [("requeue", "failover"), ("release", "cut")]
 WORDS = {
     "requeue": ["dead", "requeue", "--all", "--yes"],
     "release": ["dead", "release", "--all", "--reason", "x", "--yes"],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from pymongo.client_session import ClientSession
@@ -30,11 +31,13 @@ def failure(act: Callable[[], object]) -> LedgerctlError:
 
 
 @contextmanager
-def opened(environment: dict[str, str]) -> Iterator[Callable[[], None]]:
-    """A write of a client of its own: after some of these replies a client trusts no server."""
-    with Stores(load(environment=environment)) as stores:
+def opened(environment: dict[str, str]) -> Iterator[Stores]:
+    """Stores of their own for one reply, after which a client may trust no server for a while."""
+    uri = environment["LEDGERCTL_MONGO_URI"] + "&retryReads=false&retryWrites=false"
+    with Stores(load(environment=environment | {"LEDGERCTL_MONGO_URI": uri})) as stores:
         stores.mongo.now()
-        yield lambda: stores.operator_log.begin({"_id": "one"})
+        stores.mongo.outage.limit_s = 0
+        yield stores
 
 
 def expected(code: int) -> ExitCode:
@@ -45,29 +48,27 @@ def expected(code: int) -> ExitCode:
 
 
 def test_each_read_that_mongodb_refuses_has_the_exit_code_of_the_table(
-    stores: Stores, client: Client
+    environment: dict[str, str], client: Client
 ) -> None:
     found = {}
-    stores.mongo.outage.limit_s = 0
     for code in CODES:
-        with failing(client, "find", errorCode=code):
-            found[code] = failure(lambda: stores.jobs.find("job-1")).exit_code
+        with opened(environment) as stores, failing(client, "find", errorCode=code):
+            found[code] = failure(partial(stores.jobs.find, "job-1")).exit_code
     assert found == {code: expected(code) for code in CODES}
 
 
 def test_a_transaction_that_mongodb_refuses_is_held_only_by_another_transaction(
-    stores: Stores, client: Client
+    environment: dict[str, str], client: Client
 ) -> None:
     def body(session: ClientSession) -> None:
-        stores.mongo.collection("jobs").update_one({"_id": 1}, {"$set": {"x": 1}}, session=session)
+        jobs = session.client[environment["LEDGERCTL_DATABASE"]].jobs
+        jobs.update_one({"_id": 1}, {"$set": {"x": 1}}, session=session)
 
     found = {}
-    stores.mongo.outage.limit_s = 0
     for code in CODES:
-        with failing(client, "update", errorCode=code):
-            found[code] = failure(
-                lambda: stores.mongo.transaction("mark a job", body, patience_s=0)
-            ).exit_code
+        with opened(environment) as stores, failing(client, "update", errorCode=code):
+            act = partial(stores.mongo.transaction, "mark a job", body, patience_s=0)
+            found[code] = failure(act).exit_code
     held = {code for code, exit_code in found.items() if exit_code is ExitCode.HELD}
     assert held <= IN_THE_WAY
     assert found == {code: found[code] if code in held else expected(code) for code in CODES}
@@ -78,8 +79,8 @@ def test_a_write_that_mongodb_refuses_is_unknown_only_where_it_may_be_applied(
 ) -> None:
     found, unknown = {}, {code for code, answer in MONGO.items() if answer.may_be_applied}
     for code in CODES:
-        with failing(client, "insert", errorCode=code), opened(environment) as begin:
-            found[code] = failure(begin).exit_code
+        with opened(environment) as stores, failing(client, "insert", errorCode=code):
+            found[code] = failure(partial(stores.operator_log.begin, {"_id": "one"})).exit_code
     assert found == {
         code: ExitCode.UNKNOWN if code in unknown else expected(code) for code in CODES
     }
@@ -94,13 +95,12 @@ REDIS_REPLIES = {
     "ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -READONLY replica": 3,
     "ERR something that nobody has heard of": 6,
     "ODD reply": 6,
-    "NOSCRIPT no such script": 6,
 }
 MOVING = {"MOVED": "MOVED 1 127.0.0.1:1", "ASK": "ASK 1 127.0.0.1:1"}
 
 
 @pytest.mark.parametrize("reply", REDIS_REPLIES)
-@pytest.mark.parametrize("command", ["TYPE", "EVAL"])
+@pytest.mark.parametrize("command", ["TYPE", "EVALSHA"])
 def test_what_redis_refuses_has_the_exit_code_of_the_table_and_its_words(
     environment: dict[str, str], reply: str, command: str
 ) -> None:
