@@ -106,7 +106,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--confirm=-' ;;
     'completion show') options='' plain='bash,zsh,fish'
       values='' ;;
-    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes,worker'
+    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes,deployments,worker'
       values='' ;;
     *) return 1 ;;
   esac

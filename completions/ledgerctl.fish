@@ -819,7 +819,7 @@ complete -c ledgerctl -n "__ledgerctl_at 'completion show'" -l quiet -s q -d 'No
 complete -c ledgerctl -n "__ledgerctl_at 'completion show'" -l verbose -s v -d 'Say more on standard error'
 complete -c ledgerctl -n "__ledgerctl_at 'completion show'" -l color -x -a 'auto always never' -d 'auto, always or never'
 complete -c ledgerctl -n "__ledgerctl_at 'completion show'" -l help -s h -d 'Show this message and exit'
-complete -c ledgerctl -n "__ledgerctl_at 'help'" -a 'exit-codes environment time output safety cron verdicts codes worker'
+complete -c ledgerctl -n "__ledgerctl_at 'help'" -a 'exit-codes environment time output safety cron verdicts codes deployments worker'
 complete -c ledgerctl -n "__ledgerctl_at 'help'" -l profile -x -d 'Profile of the configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'help'" -l config -r -F -d 'Configuration file'
 complete -c ledgerctl -n "__ledgerctl_at 'help'" -l output -s o -x -a 'table plain json jsonl csv' -d 'table, plain, json, jsonl, csv; table on a terminal and plain in a pipe'

@@ -25,7 +25,7 @@ from tests.servers import ROOT, address_of
 
 Client = MongoClient[dict[str, Any]]
 LOGIN = "pa55-w0rd"
-ROLES = ("support", "on-call", "cron")
+ROLES = ("support", "on-call", "cron")  # those whose rights are tried out here
 READING = (
     ("balance", "show", "acct-1"),
     ("balance", "replay", "acct-1"),
@@ -365,7 +365,7 @@ def test_roles_are_printed_a_statement_a_line(run_bare: Runner) -> None:
     done = run_bare("db", "roles", "-o", "plain", "--fields", "statement")
     head, *lines = done.out.splitlines()
     assert head == "statement"
-    assert [line.split("(")[0].split(" ")[0] for line in lines] == 3 * [
+    assert [line.split("(")[0].split(" ")[0] for line in lines] == 5 * [
         'db.getSiblingDB', 'db.getSiblingDB', "ACL"
     ]  # fmt: skip
 

@@ -100,7 +100,7 @@ MOVING = {"MOVED": "MOVED 1 127.0.0.1:1", "ASK": "ASK 1 127.0.0.1:1"}
 
 
 @pytest.mark.parametrize("reply", REDIS_REPLIES)
-@pytest.mark.parametrize("command", ["TYPE", "EVALSHA"])
+@pytest.mark.parametrize("command", ["TYPE", "EVAL"])
 def test_what_redis_refuses_has_the_exit_code_of_the_table_and_its_words(
     environment: dict[str, str], reply: str, command: str
 ) -> None:
