@@ -9,7 +9,7 @@ from ledgerctl.cli.change import Change, change, finish
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.options import From, OfAccount, Since, To, window
 from ledgerctl.cli.session import Session
-from ledgerctl.domain.audit import Code
+from ledgerctl.domain.findings import Code
 from ledgerctl.domain.results import Result
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.amounts import Unusable
-from ledgerctl.domain.audit import Case, Code, Finding, Verdict, judge
+from ledgerctl.domain.audit import Verdict, judge
 from ledgerctl.domain.balances import UnusableRow, unusable
 from ledgerctl.domain.days import day_of
+from ledgerctl.domain.findings import Case, Code, Finding
 from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state
 from ledgerctl.domain.rows import Entry, OtherType, RowType
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from ledgerctl.domain.audit import FUTURE_SLACK, Case, Code, Finding, audit, stranded_charges
+from ledgerctl.domain.audit import audit, stranded_charges
+from ledgerctl.domain.findings import FUTURE_SLACK, Case, Code, Finding
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row

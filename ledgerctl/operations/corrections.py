@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from ledgerctl.domain.audit import Case
+from ledgerctl.domain.findings import Case
 from ledgerctl.domain.repair import (
     CorrectionOutcome,
     CorrectionPlan,

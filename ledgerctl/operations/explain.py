@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from ledgerctl.domain.audit import FUTURE_SLACK, JOB_TYPES, Case, Finding, audit
+from ledgerctl.domain.audit import audit
 from ledgerctl.domain.balances import in_replay_order
 from ledgerctl.domain.explain import (
     ODDITIES_MAX,
@@ -17,6 +17,7 @@ from ledgerctl.domain.explain import (
     is_told,
     tell_jobs,
 )
+from ledgerctl.domain.findings import FUTURE_SLACK, JOB_TYPES, Case, Finding
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Flag
 from ledgerctl.domain.rows import Entry, Row, running

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, TypeAlias, TypeVar, assert_never
 
-from ledgerctl.domain.audit import Case, Code
+from ledgerctl.domain.findings import Case, Code
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import (
     ALREADY,

@@ -5,9 +5,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from ledgerctl.domain.audit import Finding
 from ledgerctl.domain.days import day_of
 from ledgerctl.domain.explain import JobStory, Line, Story, day_words, job_words, oddity, signed
+from ledgerctl.domain.findings import Finding
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.chart import dates, extent, svg

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ledgerctl.domain.audit import Finding
 from ledgerctl.domain.explain import Line, Story, job_words, oddity, signed
+from ledgerctl.domain.findings import Finding
 from ledgerctl.render.text import command_words, visible
 from ledgerctl.render.words import (
     PERIOD_FIGURES,

@@ -3,8 +3,8 @@
 import pytest
 
 from ledgerctl.cli.topics import topic
-from ledgerctl.domain.audit import Code
 from ledgerctl.domain.dead import Verdict
+from ledgerctl.domain.findings import Code
 from ledgerctl.domain.jobs import Outcome, State
 from tests.conftest import Runner
 

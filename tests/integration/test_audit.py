@@ -9,7 +9,7 @@ import pytest
 from bson import Binary, Int64, ObjectId
 from pymongo import MongoClient
 
-from ledgerctl.domain.audit import Code
+from ledgerctl.domain.findings import Code
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.job_sieve import JobSieve
 from tests.builders import NOON, make_job, make_row

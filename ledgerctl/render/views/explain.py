@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ledgerctl.domain.audit import Finding
 from ledgerctl.domain.explain import JobStory, Line, Period, Story, job_words, oddity, signed
+from ledgerctl.domain.findings import Finding
 from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import markdown
 from ledgerctl.render.chart import blocks

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ledgerctl.domain.audit import Code, Finding
 from ledgerctl.domain.explain import Asked, Book, JobStory, Point, Story
+from ledgerctl.domain.findings import Code, Finding
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.results import Remedy
 from ledgerctl.domain.rows import Entry, RowType, kind_of_row, running
