@@ -1,7 +1,7 @@
 """Restore what an operation took, by its own notes, none twice."""
 
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -85,6 +85,7 @@ class Restorable:
     operation_id: str
     chunks: Sequence[Chunk]
     lost: int = 0
+    put_back: int = 0  # by a failover to a server that had not got the move
 
 
 def restorable(stores: Stores, operation_id: str, *, from_archive: bool = False) -> Restorable:
@@ -108,12 +109,21 @@ def restorable(stores: Stores, operation_id: str, *, from_archive: bool = False)
     archived = archived_by(stores, operation_id)
     found = [chunk for chunk in archived if chunk.noted]
     lost = max(0, moved - sum(len(one.letters) for one in found))
+    unknown = [chunk for chunk in archived if not chunk.noted]
+    standing = min(lost, standing_again(stores, unknown)) if lost else 0
+    lost -= standing
     if from_archive and lost:
-        unknown = [chunk for chunk in archived if not chunk.noted]
         again = [one for chunk in unknown if (one := on_no_list(stores, chunk, found)).letters]
         lost = max(0, lost - sum(len(one.letters) for one in again))
         found += again
-    return Restorable(operation_id, found, lost)
+    return Restorable(operation_id, found, lost, standing)
+
+
+def standing_again(stores: Stores, unknown: Sequence[Chunk]) -> int:
+    """Count the letters of chunks that Redis knows nothing of and that stand on the dead letters."""
+    wanted = Counter(name_of(letter.payload) for chunk in unknown for letter in chunk.letters)
+    found = Counter(name_of(letter.raw) for letter in entries(stores, by_hash(wanted)))
+    return (wanted & found).total()
 
 
 def on_no_list(stores: Stores, chunk: Chunk, known: Sequence[Chunk]) -> Chunk:
@@ -148,7 +158,7 @@ def preview(stores: Stores, found: Restorable) -> Result[None]:
 def begun(found: Restorable, result: Result[None] | None = None) -> Result[None]:
     """Start a result with what is known before anything is put back."""
     result = result or Result()
-    back = sum(len(chunk.back) for chunk in found.chunks)
+    back = found.put_back + sum(len(chunk.back) for chunk in found.chunks)
     result.count("restored", 0)
     result.count("already_back", back, fate=Fate.ALREADY)
     result.count("gone", found.lost, fate=Fate.LEFT)

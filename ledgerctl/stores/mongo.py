@@ -192,6 +192,8 @@ class Mongo:
                     tz_aware=True,
                 )
         except (mongo_errors.PyMongoError, ValueError, OSError, UserWarning) as error:
+            if type(error.__cause__).__module__.startswith("dns."):  # the names of mongodb+srv
+                raise self._unreachable(error, "look up the MongoDB hosts") from None
             raise SettingsError(
                 f"the MongoDB URI cannot be used: {self.clean(error)}",
                 hint="check mongo_uri; `ledgerctl config show` says where it comes from",

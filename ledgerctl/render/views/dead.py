@@ -219,7 +219,12 @@ def restored(found: "Restorable", result: Result[None], *, dry_run: bool) -> Rep
         f"Redis has lost the notes of {found.lost} letters that operation {found.operation_id}"
         " moved; --from-archive puts back those on no list"
     )
-    return record(document, columns=RESTORE_COLUMNS, foot=(said,), notes=[lost] * bool(found.lost))
+    undone = (
+        f"this server has no notes of {found.put_back} letters that operation {found.operation_id}"
+        " moved, and they stand on the dead letters: a failover undid the move"
+    )
+    notes = [lost] * bool(found.lost) + [undone] * bool(found.put_back)
+    return record(document, columns=RESTORE_COLUMNS, foot=(said,), notes=notes)
 
 
 def reviewed(result: Result[None]) -> Report:
