@@ -8,12 +8,12 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.amounts import Unusable
-from ledgerctl.domain.audit import Verdict, judge
 from ledgerctl.domain.balances import UnusableRow, unusable
 from ledgerctl.domain.days import day_of
 from ledgerctl.domain.findings import Case, Code, Finding
 from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state
 from ledgerctl.domain.rows import Entry, OtherType, RowType
+from ledgerctl.domain.verdict import JobVerdict, judge
 
 TOLD_ROWS_MAX = 1_000  # a longer story is told by day
 DAYS_MAX = 62  # a longer story is told by month
@@ -362,14 +362,14 @@ def tell_job(job_id: str, lines: Sequence[Line], case: Case | None) -> JobStory:
     )
 
 
-def told_ending(job: Job | None, net: int, verdict: Verdict, *, whole: bool) -> str:
+def told_ending(job: Job | None, net: int, verdict: JobVerdict, *, whole: bool) -> str:
     """Tell how a job ended; of a part of its rows only what they come to."""
     if not whole:
         return f"In this period its rows come to {signed(net)}; it has others outside."
     return f"Net {signed(net)}{ending(job, net, verdict)}."
 
 
-def ending(job: Job | None, net: int, verdict: Verdict) -> str:
+def ending(job: Job | None, net: int, verdict: JobVerdict) -> str:
     """Tell how a job ended, in a clause that its rows and its status bear out."""
     right = verdict.expected
     if not verdict.consistent:
