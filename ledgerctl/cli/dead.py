@@ -429,7 +429,7 @@ def carried_out(session: Session, request: "Request", made: "Plan", *, confirmed
 def remaining(session: Session) -> int | None:
     """Count the letters that there are now; None when nobody can say any more."""
     try:
-        return session.stores.dead_letters.depth()[0]
+        return session.stores.dead_letters.depth()
     except LedgerctlError:
         return None
 

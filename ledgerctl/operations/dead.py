@@ -34,17 +34,22 @@ from ledgerctl.stores.ahead import ahead
 from ledgerctl.stores.codec import may_print_otherwise
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.leases import Lease
+from ledgerctl.stores.queues import Survey
 
 LEASE = "dead-letters"
 TERM = timedelta(seconds=10)
 RENEW_EVERY = timedelta(seconds=2)
-FIRST_PIECE_LETTERS, PIECE_LETTERS, PIECE_BYTES = 250, 2_000, 4_000_000  # looked up at once
+FIRST_PIECE_LETTERS, PIECE_LETTERS, PIECE_BYTES = 250, 4_000, 4_000_000  # looked up at once
 DIGEST = re.compile(r"[0-9A-Fa-f]{12}")
 EVERYTHING = Selection(everything=True)
 
 
 def look(
-    stores: Stores, selection: Selection = EVERYTHING, *, verdicts: bool = True
+    stores: Stores,
+    selection: Selection = EVERYTHING,
+    *,
+    verdicts: bool = True,
+    survey: Survey | None = None,
 ) -> Iterator[Letter]:
     """Read the dead letters that may be selected, in order from the head, judged as they come.
 
@@ -52,18 +57,31 @@ def look(
     looked up, and without `verdicts` only those that the selection itself needs; the other
     letters have no true verdict. Raises WrongKeyType before anything is read.
     """
-    keys = stores.queues.keys
-    stores.queues.require_lists(keys.dead_letter, keys.retry)
-    sieve = sieve_of(stores, selection, verdicts=verdicts)
-    return chain.from_iterable(judged(stores, selection, sieve, verdicts=verdicts))
+    return chain.from_iterable(judged(stores, selection, verdicts=verdicts, survey=survey))
 
 
 def judged(
-    stores: Stores, selection: Selection, sieve: Sieve | None, *, verdicts: bool
+    stores: Stores,
+    selection: Selection = EVERYTHING,
+    *,
+    verdicts: bool = True,
+    survey: Survey | None = None,
 ) -> Iterator[list[Letter]]:
-    """Judge the letters piece by piece; jobs of a piece are read while the next piece is."""
-    waiting, seen = Waiting(stores), HashSet()
-    pieces = in_pieces(entries(stores, sieve))
+    """Judge the letters piece by piece; see `look`."""
+    lists = survey or stores.queues.survey()
+    sieve = sieve_of(stores, selection, lists, verdicts=verdicts)
+    return in_turn(stores, selection, in_pieces(entries(stores, sieve, lists)), lists, verdicts)
+
+
+def in_turn(
+    stores: Stores,
+    selection: Selection,
+    pieces: Iterable[list[Letter]],
+    lists: Survey,
+    verdicts: bool,
+) -> Iterator[list[Letter]]:
+    """Judge pieces in turn; the jobs of one are read while the next one is."""
+    waiting, seen = Waiting(stores, lists.processing), HashSet()
     asked = ((piece, to_look_up(piece, selection, verdicts=verdicts)) for piece in pieces)
     for piece in ahead(partial(with_statuses, stores), asked):
         judge(piece, waiting.holds, seen)
@@ -72,21 +90,25 @@ def judged(
         yield piece
 
 
-def sieve_of(stores: Stores, selection: Selection, *, verdicts: bool) -> Sieve | None:
+def sieve_of(
+    stores: Stores, selection: Selection, lists: Survey, *, verdicts: bool
+) -> Sieve | None:
     """Choose the sieve for named letters; for their verdicts it keeps all letters of their jobs."""
     if selection.jobs:
         return by_job(selection.jobs)
     digests = selection.digest_names
     if digests is None or not verdicts:
         return None if digests is None else by_digest(digests)
-    jobs = {one.job_id for one in entries(stores, by_digest(digests)) if one.job_id is not None}
+    found = entries(stores, by_digest(digests), lists)
+    jobs = {one.job_id for one in found if one.job_id is not None}
     return either(by_digest(digests), by_job(jobs))
 
 
-def entries(stores: Stores, sieve: Sieve | None) -> Iterator[Letter]:
+def entries(stores: Stores, sieve: Sieve | None, lists: Survey | None = None) -> Iterator[Letter]:
     """Read every letter that the sieve keeps, in order from the head."""
     position = 0
-    for key in stores.dead_letters.lists():
+    keys = stores.dead_letters.lists() if lists is None else lists.passed
+    for key in keys if lists is None else (*keys, stores.dead_letters.key):
         counted = Counted(stores.queues.pages(key))
         aside = key != stores.dead_letters.key
         yield from letters(counted, sieve, position=position, is_aside=aside)
@@ -115,7 +137,7 @@ def in_pieces(found: Iterable[Letter]) -> Iterator[list[Letter]]:
         size += len(letter.raw)
         if len(piece) == most or size >= PIECE_BYTES:
             yield piece
-            piece, size, most = [], 0, min(2 * most, PIECE_LETTERS)
+            piece, size, most = [], 0, min(4 * most, PIECE_LETTERS)
     if piece:
         yield piece
 
@@ -165,8 +187,9 @@ def listed(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[
 
     Without selectors only the pages that are shown are read.
     """
-    found = selection.of(look(stores, selection))
-    depth, _ = stores.dead_letters.depth()
+    survey = stores.queues.survey()
+    found = selection.of(look(stores, selection, survey=survey))
+    depth = stores.dead_letters.depth(survey)
     shown = count_requeues(stores, list(islice(found, limit)))
     if selection.names or selection.is_filter:
         return shown, len(shown) + sum(1 for _ in found)
@@ -189,23 +212,22 @@ def tail(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[li
 def count(stores: Stores, selection: Selection = EVERYTHING) -> Statistics:
     """Count the selected letters by error and by verdict; each list is read once, none is kept."""
     tally = Tally()
-    keys = stores.queues.keys
-    stores.queues.require_lists(keys.dead_letter, keys.retry)
     is_part = selection.names or selection.is_filter
-    sieve = sieve_of(stores, selection, verdicts=True)
+    survey = stores.queues.survey()
     planned = selection.planned()
-    for piece in judged(stores, selection, sieve, verdicts=True):
+    for piece in judged(stores, selection, survey=survey):
         tally.add(list(selection.of(piece, planned)) if is_part else piece)
-    return tally.statistics(stores.dead_letters.depth()[0] if is_part else None)
+    return tally.statistics(stores.dead_letters.depth(survey) if is_part else None)
 
 
 def count_undated(stores: Stores, selection: Selection) -> int:
     """Count the letters that no bound of a failure time can judge: theirs is no time."""
     timeless = replace(selection, failed_before=None, failed_after=None)
-    sieve = sieve_of(stores, timeless, verdicts=False)
+    lists = stores.queues.survey()
+    sieve = sieve_of(stores, timeless, lists, verdicts=False)
     return sum(
         one.payload is not None and one.payload.undated and timeless.may_mean(one)
-        for one in entries(stores, sieve)
+        for one in entries(stores, sieve, lists)
     )
 
 
@@ -247,10 +269,12 @@ def plan(
 
     Verdicts that neither the operation needs nor anybody sees (`shown`) are not looked up.
     """
-    found = look(stores, request.selection, verdicts=shown or request.needs_verdicts)
-    depth, length = stores.dead_letters.depth()
+    survey = stores.queues.survey()
+    verdicts = shown or request.needs_verdicts
+    found = look(stores, request.selection, verdicts=verdicts, survey=survey)
+    depth = stores.dead_letters.depth(survey)
     made = select(found, request.selection, request.action, request.policy, only=only)
-    made.depth, made.length = depth, length
+    made.depth, made.length = depth, survey.length
     if request.selection.plan is not None and made.missing:
         made.already = taken_meanwhile(stores, made.missing, request.planned_at)
     return made
@@ -291,8 +315,12 @@ def again(stores: Stores, made: Plan, orders: range) -> Iterator[tuple[int, Lett
 
 
 @contextmanager
-def leased(stores: Stores, *, operator: str, needed: bool) -> Iterator[Lease | None]:
+def leased(
+    stores: Stores, *, operator: str, needed: bool, passed: bool | None = None
+) -> Iterator[Lease | None]:
     """Hold the lease of changes by filter, if this is one; put back what a dead owner left.
+
+    `passed` tells of letters that were seen on lists of passed ones; None: look for such lists.
 
     Raises LeaseHeld when another run has the lease and this one needs it.
     """
@@ -303,7 +331,7 @@ def leased(stores: Stores, *, operator: str, needed: bool) -> Iterator[Lease | N
             put_back_passed(stores)
             yield lease
         return
-    if stores.dead_letters.passed_keys():
+    if stores.dead_letters.passed_keys() if passed is None else passed:
         with leased_if_free(stores, operator=operator, wanted=True) as lease:
             if lease is not None:  # else their owner is alive and puts them back itself
                 put_back_passed(stores)
@@ -364,7 +392,8 @@ def archived_letter(stores: Stores, archived: Archived) -> Letter:
     """Judge an archived letter as if it stood on the list now; it has no position."""
     letter = Letter(archived.payload, -1, -1, 0, False, read_payload(archived.payload))
     with_statuses(stores, ([letter], to_look_up([letter], EVERYTHING, verdicts=True)))
-    judge([letter], Waiting(stores).holds, HashSet())
+    processing = stores.queues.processing_keys()
+    judge([letter], Waiting(stores, processing).holds, HashSet())
     count_requeues(stores, [letter])
     return letter
 

@@ -411,8 +411,9 @@ def carry_out(
     letters; nothing is added to it. Raises LeaseHeld when another run holds the lease.
     """
     needed = request.selection.is_filter
-    with leased(stores, operator=operator, needed=needed) as lease:
-        if confirmed or made.depth > made.length:
+    passed = made.depth > made.length
+    with leased(stores, operator=operator, needed=needed, passed=passed) as lease:
+        if confirmed or passed:
             made = plan(stores, request, shown=False, only=made.selected.once_each())
         deep = lease is None and gains_by_lease(made)
         with leased_if_free(stores, operator=operator, wanted=deep) as own:

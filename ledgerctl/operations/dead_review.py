@@ -34,7 +34,7 @@ class Review:
         """Requeue or release one letter; False when somebody else has taken it."""
         made = Plan(action, Selection(everything=True), replace(self.policy, force=True))
         made.entry_bytes = len(letter.raw)
-        _, made.length = self.stores.dead_letters.depth()
+        made.length = self.stores.queues.length(self.stores.dead_letters.key)
         made.add(letter)
         move = Move(
             self.stores,

@@ -1,6 +1,7 @@
 """Jobs that wait on retry or are being processed, kept as hashes; exact where one is asked for."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ledgerctl.domain.payload import Payload, read_payload
@@ -25,8 +26,9 @@ class Waiting:
     A page is parsed only where an entry of it may name a job that is asked for.
     """
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, processing: Sequence[str]) -> None:
         self._stores = stores
+        self._lists = (stores.queues.keys.retry, *processing)
         self._pages: list[Page] = []
         self._page_of: dict[int, int] | None = None  # by the hash of a job that it may name
         self._also_on: defaultdict[int, list[int]] = defaultdict(list)  # further pages
@@ -49,7 +51,7 @@ class Waiting:
         if self._page_of is None:
             self._page_of = {}
             queues = self._stores.queues
-            for key in (queues.keys.retry, *queues.processing_keys()):
+            for key in self._lists:
                 start = 0
                 for page in queues.pages(key):
                     names = set(possible_names(page))

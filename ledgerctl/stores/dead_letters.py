@@ -10,7 +10,7 @@ from redis import exceptions as redis_errors
 
 from ledgerctl.domain.removal import CHUNK_BYTES, Piece
 from ledgerctl.errors import InvariantBroken, LedgerctlError, OutcomeUnknown
-from ledgerctl.stores.queues import PAGE_BYTES, PAGE_ENTRIES_MAX, Call, Queues, evaluation
+from ledgerctl.stores.queues import PAGE_BYTES, PAGE_ENTRIES_MAX, Call, Queues, Survey, evaluation
 
 TRIES = 4  # of one script whose reply was lost; each waits for a reply of its own
 PAUSE_S = 0.1
@@ -58,10 +58,10 @@ class DeadLetters:
         """The lists of letters, in order: those of passed ones first."""
         return (*self._queues.passed_keys(), self.key)
 
-    def depth(self) -> tuple[int, int]:
-        """Count all letters, and those of them that no filter has passed over."""
-        *aside, last = self._queues.lengths(*self.lists())
-        return sum(aside) + last, last
+    def depth(self, survey: Survey | None = None) -> int:
+        """Count all letters, those that a filter passed over included."""
+        found = survey or self._queues.survey()
+        return found.length + (sum(self._queues.lengths(*found.passed)) if found.passed else 0)
 
     def at(self, places: Sequence[int], entry_bytes: float) -> dict[int, bytes]:
         """Read the letters at these places, in rising order, in one round trip."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from itertools import chain, count
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from redis import exceptions as redis_errors
 
@@ -30,11 +30,19 @@ FIRST_PAGE_ENTRIES = 10  # whose size nobody knows yet
 RECENT_MAX = 4_000  # entries by whose hashes a border that has moved is found again
 OVERLAP = 2  # entries that two pages share, to see that the list has not moved in between
 OWN_CLOCK_USED = "Redis may not be asked for its time: due times are judged by our own clock"
-PAGES_TOGETHER = 8
+PAGES_TOGETHER = 16
 WALK_ENTRIES, WALK_ROUNDS = 10_000, 10  # a database of up to 100,000 keys is walked
 
 Call = tuple[str, Sequence[str], Sequence[Any]]
 """A script's name, its keys and its arguments."""
+
+
+class Survey(NamedTuple):
+    """Lists that stand beside the dead letters, and how long those are."""
+
+    passed: list[str]  # of letters that a filter passed over, sorted by operation
+    processing: list[str]  # one a worker, sorted by name
+    length: int
 
 
 class Queues:
@@ -130,7 +138,7 @@ class Queues:
                 start += size
                 recent = (recent + marks[shared:])[-RECENT_MAX:]
             else:
-                size, together = page_size(fresh), min(2 * together, PAGES_TOGETHER)
+                size, together = page_size(fresh), min(4 * together, PAGES_TOGETHER)
 
     def stretches(self, key: str, wanted: Sequence[tuple[int, int]]) -> list[list[bytes]]:
         """Return these stretches (first position, count) of a list, in one round trip."""
@@ -182,6 +190,33 @@ class Queues:
             return self.together(("LLEN", key) for key in keys)
 
     # lists that are found by name
+
+    def survey(self) -> Survey:
+        """Check the types of the lists and find those known by name. Raises WrongKeyType."""
+        own = (self.keys.dead_letter, self.keys.retry)
+        stems = (f"{self.keys.dead_letter}:passed", self.keys.processing)
+        with self.reading("look at the lists"):
+            *kinds, passed, processing, length = self.attempts(
+                [*(("TYPE", key) for key in own), *map(self._search, stems), ("LLEN", own[0])]
+            )
+            require_kinds(own, kinds)
+            for answer in (passed, processing, length):
+                if isinstance(answer, Exception):
+                    raise answer
+        return Survey(self._found(stems[0], passed), self._found(stems[1], processing), length)
+
+    def _search(self, stem: str) -> tuple[Any, ...]:
+        if self.is_large:
+            return ("SMEMBERS", self._names_key(f"{stem}:"))
+        return ("SCAN", 0, "MATCH", f"{glob_escaped(stem)}:*", "COUNT", WALK_ENTRIES)
+
+    def _found(self, stem: str, answer: Any) -> list[str]:
+        if isinstance(answer, set):
+            return sorted(name.decode(errors="surrogateescape") for name in answer)
+        cursor, names = answer
+        if int(cursor):
+            return self._known(stem)
+        return sorted({name.decode(errors="surrogateescape") for name in names})
 
     def processing_keys(self) -> list[str]:
         """Return the processing lists that are known, one a worker, sorted by name."""
@@ -272,13 +307,7 @@ class Queues:
     def require_lists(self, *keys: str) -> None:
         """Raise WrongKeyType unless each of these keys is a list or does not exist."""
         with self.reading(f"ask the type of {', '.join(keys)}"):
-            kinds = [kind.decode() for kind in self.together(("TYPE", key) for key in keys)]
-        for key, found in zip(keys, kinds, strict=True):
-            if found not in {"list", "none"}:
-                raise WrongKeyType(
-                    f"{key}: expected list, found {found}; nothing was moved",
-                    hint="look at the key by hand, or give another name in [keys]",
-                )
+            require_kinds(keys, self.attempts(("TYPE", key) for key in keys))
 
     def require_writable(self, own_key: str, *keys: str) -> None:
         """Raise unless lists of these names can be changed together in one script.
@@ -300,6 +329,18 @@ class Queues:
     def close(self) -> None:
         """Give the connection back."""
         self.client.close()
+
+
+def require_kinds(keys: Sequence[str], kinds: Sequence[Any]) -> None:
+    """Raise WrongKeyType unless each key is a list or does not exist; raise the server's error."""
+    for key, kind in zip(keys, kinds, strict=True):
+        if isinstance(kind, Exception):
+            raise kind
+        if kind not in {b"list", b"none"}:
+            raise WrongKeyType(
+                f"{key}: expected list, found {kind.decode()}; nothing was moved",
+                hint="look at the key by hand, or give another name in [keys]",
+            )
 
 
 @cache

@@ -276,6 +276,8 @@ class PatientRedis(Redis):
             if not (isinstance(error, NotSent) or (reads and self.outage.has_begun)):
                 raise
             return [self._attempt(words) for words in commands]
+        if any(isinstance(answer, redis_errors.MovedError) for answer in answers):
+            return [self._attempt(words) for words in commands]  # SCAN never says that it is wrong
         return [
             self._attempt(words) if is_refused_for_now(answer) else answer
             for words, answer in zip(commands, answers, strict=True)

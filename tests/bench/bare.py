@@ -196,6 +196,11 @@ def pages(bare: Any) -> Iterable[bytes]:
         start += len(some)
 
 
+def read() -> None:
+    """Read every letter."""
+    print(sum(1 for _ in pages(redis())))
+
+
 def parse() -> None:
     """Read every letter and parse its JSON."""
     letters = 0
@@ -255,6 +260,7 @@ PROGRAMS: dict[str, Callable[..., None]] = {
         upserts,
         by_day,
         by_job,
+        read,
         parse,
         lrem,
         two_writes,

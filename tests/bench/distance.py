@@ -116,7 +116,7 @@ def run(place: Place) -> Iterator[Claim]:
         for what, limit, words, moved in (
             ("requeue --all of 20,000", 4.0, ("dead", "requeue", "--all"), LETTERS),
             ("one id among 20,000", 1.5, ("dead", "requeue", "job-010000"), 1),
-            ("a filtered requeue of 222", 3.0, ("dead", "requeue", "--account", "acct-7", "--error", "."), 206),
+            ("a filtered requeue of 207", 3.0, ("dead", "requeue", "--account", "acct-7"), 207),
         )
     )  # fmt: skip
     yield reclaims(place, name)
