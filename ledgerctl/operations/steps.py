@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ledgerctl.domain.ids import Id, chunks
@@ -45,6 +47,7 @@ LOOK_AGAIN_S = 2.0  # how long a flag without its row may be a concurrent writer
 LOOK_EVERY_S = 0.1
 NEXT_PATIENCE_S = 0.5  # with a held job, after another one that was held
 TOGETHER_MAX = 16  # steps of one transaction: it stays short, and few are repeated if it fails
+IN_FLIGHT = 8  # transactions of different jobs at one time
 ROUNDS_MAX = 20  # a guard that keeps missing while its reason keeps vanishing is a bug
 
 # May be a concurrent worker's half-finished write; act only if a second read agrees.
@@ -518,15 +521,20 @@ class Batch:
         """Take the steps, several at a time; pass over a held job, and end at any other error."""
         requests = self._requests(run.operation_id, run.reason)
         try:
-            for some in chunks(requests, TOGETHER_MAX):
-                self._chunk([StepAttempt(request) for request in some], run)
+            with ThreadPoolExecutor(IN_FLIGHT) as pool:
+                for some in chunks(requests, TOGETHER_MAX * IN_FLIGHT):
+                    self._round([StepAttempt(request) for request in some], run, pool)
         finally:
             run.result.not_tried = len(requests) - len(run.result.items)
 
-    def _chunk(self, attempts: Sequence[StepAttempt], run: Run[StepResult]) -> None:
+    def _round(
+        self, attempts: Sequence[StepAttempt], run: Run[StepResult], pool: ThreadPoolExecutor
+    ) -> None:
+        """Take steps in transactions that travel side by side, then one by one what is left."""
         try:
             if len(attempts) > 1 and self.stores.mongo.transactions and not run.stopping():
-                take_together(self.stores, attempts)
+                groups = chunks(attempts, TOGETHER_MAX)
+                list(pool.map(partial(take_together, self.stores), groups))
             for attempt in attempts:
                 if attempt.error is not None:
                     raise attempt.error

@@ -66,8 +66,7 @@ def figures(
             "parsed": place.bare("parse", queues=True),
         }
     watch(place)
-    found = place.alternately(commands, after=lambda _: longest.append(slowest_ms(place)))
-    return found
+    return place.alternately(commands, after=lambda _: longest.append(slowest_ms(place)))
 
 
 def moved(place: Place, count: int, longest: list[float]) -> Best:
