@@ -61,7 +61,7 @@ def list_letters(
     wanted = selection(session, chosen, plan)
     look = listed_from_tail if tail else listed
     found, total = look(session.stores, wanted, limit=chosen.limit or None)
-    depth = max(session.stores.dead_letters.depth()[0], total)
+    depth = max(session.stores.dead_letters.depth(), total)
     nothing = none_of(session, depth)
     notes = undated_notes(session, wanted)
     if not total and session.format != "table":
