@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from ledgerctl.domain.audit import JobPage
 from ledgerctl.domain.error_groups import error_group
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.payload import (
@@ -22,7 +23,6 @@ from ledgerctl.domain.payload import (
 )
 from ledgerctl.domain.sieve import HashSet, Sieve, name_of
 from ledgerctl.domain.times import shifted
-from ledgerctl.domain.verdict import JobPage
 
 ARCHIVED_BYTES_MAX = 12_000_000  # with the longest id, what a document of MongoDB can hold
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from ledgerctl.domain.amounts import Unusable
+from ledgerctl.domain.audit import JobVerdict, judge
 from ledgerctl.domain.balances import UnusableRow, unusable
 from ledgerctl.domain.days import day_of
 from ledgerctl.domain.findings import Case, Code, Finding
 from ledgerctl.domain.jobs import SUCCEEDED, Job, State, state
 from ledgerctl.domain.rows import Entry, OtherType, RowType
-from ledgerctl.domain.verdict import JobVerdict, judge
 
 TOLD_ROWS_MAX = 1_000  # a longer story is told by day
 DAYS_MAX = 62  # a longer story is told by month

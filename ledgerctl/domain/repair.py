@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from ledgerctl.domain.audit import proves, run_checks
+from ledgerctl.domain.audit import can_be_corrected, corrected, proves, right_net, run_checks
 from ledgerctl.domain.findings import Case, Code, Facts, Finding, facts_of, flags_of
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import Flag, Job, State, of_type
 from ledgerctl.domain.rows import Row, RowType, correction_id
-from ledgerctl.domain.verdict import can_be_corrected, corrected, right_net
 
 
 class Mend(StrEnum):

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from ledgerctl.domain.audit import stranded_charges
+from ledgerctl.domain.audit import audit, stranded_charges
 from ledgerctl.domain.findings import FUTURE_SLACK, Case, Code, Finding
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row
-from ledgerctl.domain.verdict import audit
 from ledgerctl.errors import ExitCode, LedgerctlError, NotFound
 from ledgerctl.operations.balances import require_account
 from ledgerctl.operations.cases import ids, load, without_message

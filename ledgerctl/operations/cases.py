@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from ledgerctl.domain.audit import JobPage, judge, unmessaged
 from ledgerctl.domain.findings import Case
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row
-from ledgerctl.domain.verdict import JobPage, judge, unmessaged
 from ledgerctl.errors import (
     AmbiguousId,
     NotFound,

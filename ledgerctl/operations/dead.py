@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, islice
 
+from ledgerctl.domain.audit import JobPage
 from ledgerctl.domain.dead import (
     Action,
     Archived,
@@ -26,7 +27,6 @@ from ledgerctl.domain.dead import (
 from ledgerctl.domain.dead_stats import Statistics, Tally
 from ledgerctl.domain.payload import Unreadable, read_payload
 from ledgerctl.domain.sieve import HashSet, Sieve, by_digest, by_hash, by_job, either, name_of
-from ledgerctl.domain.verdict import JobPage
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
 from ledgerctl.operations.cases import show_job
 from ledgerctl.operations.waiting import Waiting

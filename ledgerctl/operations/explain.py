@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from ledgerctl.domain.audit import audit
 from ledgerctl.domain.balances import in_replay_order
 from ledgerctl.domain.explain import (
     ODDITIES_MAX,
@@ -20,7 +21,6 @@ from ledgerctl.domain.findings import FUTURE_SLACK, JOB_TYPES, Case, Finding
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Flag
 from ledgerctl.domain.rows import Entry, Row, running
-from ledgerctl.domain.verdict import audit
 from ledgerctl.errors import NotFound
 from ledgerctl.operations.audit import as_of_one_moment
 from ledgerctl.operations.balances import replay, require_account, tally_of

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pymongo import WriteConcern
 
+from ledgerctl.domain.audit import audit
 from ledgerctl.domain.jobs import Step, StepResult
-from ledgerctl.domain.verdict import audit
 from ledgerctl.operations import steps
 from ledgerctl.operations.audit import Scope
 from ledgerctl.operations.cases import load

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ledgerctl.domain.audit import audit
 from ledgerctl.domain.findings import MADE_GOOD, Code, Finding
 from ledgerctl.domain.jobs import Outcome
 from ledgerctl.domain.results import Fate
-from ledgerctl.domain.verdict import audit
 from ledgerctl.operations import balances, corrections, steps
 from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.cases import load

@@ -7,8 +7,8 @@ from bson import Decimal128, Int64, ObjectId
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from ledgerctl.domain.audit import audit
 from ledgerctl.domain.findings import FUTURE_SLACK
-from ledgerctl.domain.verdict import audit
 from ledgerctl.operations.audit import case_of
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.job_sieve import JobSieve

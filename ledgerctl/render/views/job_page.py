@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ledgerctl.domain.audit import JobPage
 from ledgerctl.domain.findings import Finding
-from ledgerctl.domain.verdict import JobPage
 from ledgerctl.render.report import Column, Kind, Record, Report, record
 from ledgerctl.render.text import command_words
 from ledgerctl.render.views.job import job_record, row_record
