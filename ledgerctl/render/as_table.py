@@ -27,6 +27,7 @@ Paint = Callable[[str], str]
 
 _GAP: Final = "  "
 _FOLDED_MIN: Final = 12  # a narrower column of words is no longer read
+_CUT_MIN: Final = 24  # words that are cut after a few lines need as much
 _WORD_MAX: Final = 64  # shorter words may be ids and stay whole even in a folded text
 _RIGHT_ALIGNED: Final = {Kind.AMOUNT, Kind.COUNT, Kind.RATIO, Kind.DURATION}
 _RULE: Final = "─"
@@ -102,7 +103,8 @@ class _Strip:
         """Measure the narrowest width: words may fold, headings and all else stay whole."""
         if not self.folds:
             return self.need
-        return min(self.need, max(cell_width(self.cells[0]), _longest_word(self.cells)))
+        least = max(cell_width(self.cells[0]), _longest_word(self.cells))
+        return min(self.need, least if self.column.lines_max is None else max(least, _CUT_MIN))
 
 
 def _strip(

@@ -125,8 +125,8 @@ def test_words_fold_to_no_more_lines_than_their_column_takes() -> None:
     report = listing(
         [{"error": WORDS, "n": 1}], columns=[Column("error", lines_max=2), Column("n")]
     )
-    lines = printed(report, "table", width=25).out.splitlines()
-    assert lines[2:] == ["upstream timed out      1", "after 30 s and nobody…"]
+    lines = printed(report, "table", width=30).out.splitlines()
+    assert lines[2:] == ["upstream timed out after 30  1", "s and nobody was there to…"]
 
 
 def test_a_command_to_copy_stands_whole_on_one_line_below_everything() -> None:
