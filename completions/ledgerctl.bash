@@ -76,6 +76,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--account=@account --from=- --to=- --format=jsonl,csv,hledger' ;;
     'doctor') options='--bundle --with-ids' plain='-'
       values='--bundle=@file' ;;
+    'metrics') options='--file' plain='rules'
+      values='--file=@file' ;;
     'db init') options='--dry-run --reason --yes --confirm' plain='-'
       values='--reason=- --confirm=-' ;;
     'db tidy') options='--keep --dry-run --reason --yes --confirm --expect' plain='-'
@@ -112,7 +114,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
   esac
 }
 
-_ledgerctl_nouns='balance,job,dead,queue,summary,inbox,ledger,doctor,db,log,config,sandbox,demo,completion,help'
+_ledgerctl_nouns='balance,job,dead,queue,summary,inbox,ledger,doctor,metrics,db,log,config,sandbox,demo,completion,help'
 _ledgerctl_common='--profile --config --output --fields --no-header --quiet --verbose --color --help'
 _ledgerctl_common_values='--profile=- --config=@file --output=table,plain,json,jsonl,csv -o=table,plain,json,jsonl,csv --fields=- --color=auto,always,never'
 

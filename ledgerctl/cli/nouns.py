@@ -21,6 +21,7 @@ NOUNS: dict[str, Noun] = {
     "inbox": Noun("ledgerctl.cli.inbox", "Audit, mend and consume the inbox."),
     "ledger": Noun("ledgerctl.cli.ledger", "Audit, repair, correct and export the ledger."),
     "doctor": Noun("ledgerctl.cli.doctor", "Check stores, indexes, rights and queues."),
+    "metrics": Noun("ledgerctl.cli.metrics", "Figures for Prometheus, and alerting rules."),
     "db": Noun("ledgerctl.cli.db", "Build indexes; print least-privilege roles."),
     "log": Noun("ledgerctl.cli.log", "What operators did, when and why."),
     "config": Noun("ledgerctl.cli.config", "Show, create and find the configuration."),

@@ -19,6 +19,7 @@ Commands:
   inbox       Audit, mend and consume the inbox.
   ledger      Audit, repair, correct and export the ledger.
   doctor      Check stores, indexes, rights and queues.
+  metrics     Figures for Prometheus, and alerting rules.
   db          Build indexes; print least-privilege roles.
   log         What operators did, when and why.
   config      Show, create and find the configuration.

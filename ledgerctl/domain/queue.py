@@ -95,6 +95,7 @@ class RetryStats:
     waiting: int = 0
     unreadable: int = 0
     next_due_at: datetime | None = None
+    oldest_due_at: datetime | None = None  # of the due entries that have a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,9 @@ def retry_stats(entries: Iterator[bytes], now: datetime) -> RetryStats:
             found.unreadable += 1
         elif payload.not_before is None or payload.not_before <= now:
             found.due += 1
+            due = payload.not_before
+            if due is not None:
+                found.oldest_due_at = min(found.oldest_due_at or due, due)
         else:
             found.waiting += 1
             found.next_due_at = min(found.next_due_at or payload.not_before, payload.not_before)
