@@ -190,6 +190,10 @@ def test_a_list_of_another_type_is_refused(
     assert invoke(*AUDIT).code == 3
 
 
+def test_a_role_may_read_the_pending_lists(pending: dict[str, str], invoke: Invoker) -> None:
+    assert " ~jobs:new " in invoke("db", "roles", "--role", "support", "-o", "plain").out
+
+
 # beside workers
 
 
