@@ -12,7 +12,7 @@ from ledgerctl.domain.findings import FUTURE_SLACK, Case, Code, Finding
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Job
 from ledgerctl.domain.rows import Row
-from ledgerctl.errors import ExitCode, LedgerctlError, NotFound
+from ledgerctl.errors import LedgerctlError, NotFound
 from ledgerctl.operations.balances import require_account
 from ledgerctl.operations.cases import ids, load, without_message
 from ledgerctl.stores.ahead import ahead
@@ -90,13 +90,6 @@ class Audit:
             if not (self.jobs_checked or self.rows_checked or self.after_change):
                 raise
             self.trouble = error
-
-    @property
-    def exit_code(self) -> int:
-        """Return 0, 5 when something is wrong, 8 when the walk was not finished."""
-        if self.trouble is not None:
-            return int(ExitCode.PARTIAL)
-        return int(ExitCode.FOUND if self.open_findings else ExitCode.DONE)
 
     def counts_by_code(self) -> dict[str, int]:
         """Return how many findings of each code, in the order of the codes."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.repair import Repair, RepairStep
 from ledgerctl.domain.results import Fate, Result
+from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
 from ledgerctl.render.views.job_page import finding_record
 
@@ -48,9 +49,16 @@ def audit(run: "Audit", *, table: bool) -> Report:
         items_key="findings",
         foot=lambda: summary(run),
         notes=lambda: notes(run, records),
-        exit_code=lambda: run.exit_code,
+        exit_code=lambda: exit_code(run),
         empty="Nothing is wrong.",
     )
+
+
+def exit_code(run: "Audit") -> int:
+    """Return 0, 5 when something is wrong, 8 when the walk was not finished."""
+    if run.trouble is not None:
+        return int(ExitCode.PARTIAL)
+    return int(ExitCode.FOUND if run.open_findings else ExitCode.DONE)
 
 
 class Findings:
@@ -186,7 +194,7 @@ def repaired(run: "Audit", result: Result[Any]) -> Report:
             *refused,
             *unread(run),
         ],
-        exit_code=lambda: run.exit_code if run.ended_early() else 0,
+        exit_code=lambda: exit_code(run) if run.ended_early() else 0,
         empty="Nothing is left.",
     )
 
