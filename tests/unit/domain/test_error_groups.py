@@ -1,7 +1,10 @@
 """Errors of one cause are one group; causes that want opposite treatment never are."""
 
+from collections.abc import Callable
 from itertools import combinations
+from random import Random
 from time import process_time
+from uuid import UUID
 
 import pytest
 
@@ -187,3 +190,32 @@ def test_masking_takes_linear_time(text: str) -> None:
     start = process_time()
     masked_error(text)
     assert process_time() - start < 2
+
+
+def test_a_night_of_six_causes_with_uuids_and_two_tracebacks_is_six_groups() -> None:
+    draw = Random(7)  # the same night each time
+    groups = {error_group(cause(draw)) for cause in CAUSES for _ in range(200)}
+    assert len(groups) == len(CAUSES) == 6
+
+
+def uuid(draw: Random) -> str:
+    return str(UUID(int=draw.getrandbits(128), version=4))
+
+
+def traceback(draw: Random, last: str) -> str:
+    frames = [
+        f'  File "/srv/render-{draw.randint(1, 9)}/app/step{at}.py", line {draw.randint(1, 999)}, in run\n'
+        f"    return run(job, timeout={draw.randint(1, 60)})"
+        for at in range(7)
+    ]
+    return "\n".join(["Traceback (most recent call last):", *frames, last])
+
+
+CAUSES: list[Callable[[Random], str]] = [
+    lambda draw: f"HTTP 503 from render-7d9f8b6c5d-x{draw.choice('24567')}x4q after {draw.randint(1, 60)} s",
+    lambda draw: f"HTTP 404 from upstream: model /models/{uuid(draw)} not found",
+    lambda draw: f"GPU timed out after {draw.uniform(1, 90):.1f} s (job {uuid(draw)})",
+    lambda draw: f"exit 137: killed (worker-{draw.randint(0, 50)})",
+    lambda draw: traceback(draw, f"OutOfMemoryError: tried to allocate {draw.randint(1, 9)} GiB (GPU {draw.randint(0, 7)})"),
+    lambda draw: traceback(draw, f"ValueError: frame of {uuid(draw)} at 0x{draw.getrandbits(44):x}"),
+]  # fmt: skip
