@@ -5,6 +5,7 @@ import inspect
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,10 @@ from tests.write_generated import generated
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "ledgerctl"
 MODULES: Final = sorted(PACKAGE.rglob("*.py"))
+ARTICLES_MAX: Final = 0.15  # of all docstrings
+CLASS_NAMES_TWICE_MAX: Final = 3
+CHAIN_MAX: Final = 15
+MODULE_LINES_MAX: Final = 700
 FUNCTION_LINES_MAX: Final = 35  # mostly under ten, rarely over thirty
 
 # The settings are one layer of several files, at the bottom beside the errors.
@@ -233,3 +238,48 @@ def test_help_topics_fit_a_terminal(name: str) -> None:
     lines = list(topic(name) or ())
     assert lines
     assert max(map(len, lines)) <= 80
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    first = [
+        text.split()[0].lower()
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, Definition) and (text := ast.get_docstring(node))
+    ]
+    assert not {"what", "whether", "how"} & set(first)
+    assert sum(word in {"a", "an", "the"} for word in first) < len(first) * ARTICLES_MAX
+
+
+def test_class_names_are_unique() -> None:
+    names = [
+        node.name
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert len({name for name in names if names.count(name) > 1}) <= CLASS_NAMES_TWICE_MAX
+
+
+def test_no_module_is_long_and_none_below_render_knows_an_exit_code() -> None:
+    texts = {dotted(path): path.read_text() for path in MODULES}
+    assert not [name for name, text in texts.items() if text.count("\n") > MODULE_LINES_MAX]
+    below = {"domain", "stores", "operations"}
+    assert not [name for name, text in texts.items() if layer(name) in below and "ExitCode" in text]
+
+
+def test_no_chain_of_imports_is_long() -> None:
+    imported = {dotted(path): set(first_imports(path)) for path in MODULES}
+
+    @cache
+    def length(name: str) -> int:
+        return 1 + max((length(one) for one in imported[name] & set(imported)), default=0)
+
+    assert max(map(length, imported)) <= CHAIN_MAX
+
+
+def first_imports(path: Path) -> Iterator[str]:
+    """The modules of the house that importing this one imports at once."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ledgerctl."):
+            yield (node.module or "").removeprefix("ledgerctl.")

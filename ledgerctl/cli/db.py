@@ -89,7 +89,7 @@ def roles(
 
     Example: ledgerctl db roles --role support -o plain --fields statement
     """
-    from ledgerctl.domain.roles import ROLES, Place
+    from ledgerctl.domain.roles import ROLES, RolePlace
     from ledgerctl.render.views.roles import roles as page
 
     settings = session.settings
@@ -97,7 +97,7 @@ def roles(
     if unknown := [name for name in role or [] if name not in known]:
         raise UsageError(f"there is no role {unknown[0]!r}", hint=f"one of {', '.join(known)}")
     keys = settings.keys
-    place = Place(
+    place = RolePlace(
         database=settings.database,
         collections=asdict(settings.collections),
         keys=(keys.retry, keys.dead_letter, keys.processing, *keys.pending),

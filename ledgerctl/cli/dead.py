@@ -482,7 +482,7 @@ def due_line(session: Session, made: "Plan") -> str:
 
 
 def plan_of(session: Session, options: dict[str, Any]) -> dict[str, Any]:
-    """What makes a dry run's document a plan: what, where and how."""
+    """Return what makes a dry run's document a plan: command, place and options."""
     return {
         "command": session.words.command,
         "profile": session.settings.profile,

@@ -147,7 +147,7 @@ def missing(needed: Rights, given: Rights) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RolePlace:
     """Describe where the roles hold: the database, and the configured names."""
 
     database: str
@@ -156,7 +156,7 @@ class Place:
     redis_database: int = 0
 
 
-def create_role(role: Role, place: Place) -> dict[str, Any]:
+def create_role(role: Role, place: RolePlace) -> dict[str, Any]:
     """Return the MongoDB command that makes the role, to be run in the place's database."""
     return {
         "createRole": role.user,
@@ -171,14 +171,14 @@ def create_role(role: Role, place: Place) -> dict[str, Any]:
     }
 
 
-def mongo_statement(role: Role, place: Place) -> str:
+def mongo_statement(role: Role, place: RolePlace) -> str:
     """Return one line for mongosh that makes the role."""
     document = create_role(role, place)
     named = {"role": document.pop("createRole"), **document}
     return f"{sibling(place)}.createRole({json.dumps(named, ensure_ascii=False)})"
 
 
-def user_statement(role: Role, place: Place) -> str:
+def user_statement(role: Role, place: RolePlace) -> str:
     """Return one line for mongosh that makes a user of the role and asks for the password."""
     name = json.dumps(role.user)
     return (
@@ -187,12 +187,12 @@ def user_statement(role: Role, place: Place) -> str:
     )
 
 
-def sibling(place: Place) -> str:
+def sibling(place: RolePlace) -> str:
     """Return the database, in mongosh."""
     return f"db.getSiblingDB({json.dumps(place.database, ensure_ascii=False)})"
 
 
-def redis_rules(role: Role, place: Place) -> list[str]:
+def redis_rules(role: Role, place: RolePlace) -> list[str]:
     """Return the rules of the role's Redis user, who cannot log in before a password is set."""
     commands = [*READING_LISTS, *(CHANGING_LISTS if role.changes_lists else ())]
     if place.redis_database:
@@ -203,7 +203,7 @@ def redis_rules(role: Role, place: Place) -> list[str]:
     ]  # fmt: skip
 
 
-def redis_statement(role: Role, place: Place) -> str:
+def redis_statement(role: Role, place: RolePlace) -> str:
     """Return one line for redis-cli that makes the user."""
     return " ".join(
         ["ACL", "SETUSER", role.user, *(cli_word(rule) for rule in redis_rules(role, place))]

@@ -218,7 +218,7 @@ class DeadLetters:
         return DONE if answer[0] != MISSING else [number - 1 for number in answer[1:]]
 
     def _is_marked(self, operation_id: str, mark: str) -> bool:
-        """Whether our own earlier run of the script, whose reply was lost, has restored."""
+        """Return whether our own earlier run of the script, whose reply was lost, has restored."""
         return mark in self.restored(operation_id)
 
     # running scripts

@@ -41,7 +41,7 @@ class Range(NamedTuple):
 
 
 class Sifted(NamedTuple):
-    """How many jobs and rows of a range are plainly right, and the ids that may not be.
+    """Count jobs and rows of a range that are plainly right, and hold the ids that may not be.
 
     `unmessaged` are jobs of those counted: they are right but for a row that has no message.
     """

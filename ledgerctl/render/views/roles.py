@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from ledgerctl.domain.roles import (
     COLLECTIONS,
-    Place,
     Role,
+    RolePlace,
     create_role,
     mongo_statement,
     redis_rules,
@@ -25,7 +25,7 @@ NO_ENTRY = (
 )
 
 
-def roles(found: Sequence[Role], place: Place, *, format: str) -> Report:
+def roles(found: Sequence[Role], place: RolePlace, *, format: str) -> Report:
     """Return every statement of every role, a line each, and a table of who may do what."""
     document: dict[str, Value] = {
         "database": place.database,
@@ -41,7 +41,7 @@ def roles(found: Sequence[Role], place: Place, *, format: str) -> Report:
     )
 
 
-def overview(found: Sequence[Role], place: Place, document: Mapping[str, Value]) -> Report:
+def overview(found: Sequence[Role], place: RolePlace, document: Mapping[str, Value]) -> Report:
     """Show who may do what on which collection, and below it the statements, whole."""
     records: list[Record] = [
         {"on": place.collections[name]}
@@ -62,7 +62,7 @@ def overview(found: Sequence[Role], place: Place, document: Mapping[str, Value])
     )
 
 
-def statements(role: Role, place: Place) -> list[Record]:
+def statements(role: Role, place: RolePlace) -> list[Record]:
     """Return what to run in mongosh and in redis-cli."""
     return [
         {"role": role.name, "store": "mongodb", "statement": mongo_statement(role, place)},
@@ -71,7 +71,7 @@ def statements(role: Role, place: Place) -> list[Record]:
     ]
 
 
-def record(role: Role, place: Place) -> Record:
+def record(role: Role, place: RolePlace) -> Record:
     """Return one role: its MongoDB command, its Redis rules, and the commands it is enough for."""
     return {
         "role": role.name,

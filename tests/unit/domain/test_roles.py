@@ -8,8 +8,8 @@ from ledgerctl.domain.roles import (
     COLLECTIONS,
     ROLES,
     WRITES,
-    Place,
     Role,
+    RolePlace,
     cli_word,
     mongo_statement,
     pattern,
@@ -19,7 +19,7 @@ from ledgerctl.domain.roles import (
 
 # A worker's own lease goes with it; `db tidy` removes these three.
 REMOVED = {"worker": {"leases"}, "housekeeping": {"outbox", "inbox", "dead_archive"}}
-PLACE = Place("ledger", {name: name for name in COLLECTIONS}, ("jobs:retry",))
+PLACE = RolePlace("ledger", {name: name for name in COLLECTIONS}, ("jobs:retry",))
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -76,12 +76,12 @@ def test_a_redis_user_begins_with_nothing_and_has_no_password_yet() -> None:
             rule.startswith((">", "#", "nopass", "allkeys", "~*", "+@")) for rule in rules
         )
         assert "+select" not in rules
-    assert "+select" in redis_rules(ROLES[0], Place("d", PLACE.collections, ("k",), 3))
+    assert "+select" in redis_rules(ROLES[0], RolePlace("d", PLACE.collections, ("k",), 3))
     assert "\n" not in redis_statement(ROLES[0], PLACE)
 
 
 def test_a_statement_for_mongosh_is_json_in_one_line() -> None:
-    statement = mongo_statement(ROLES[0], Place('odd"name', PLACE.collections, ()))
+    statement = mongo_statement(ROLES[0], RolePlace('odd"name', PLACE.collections, ()))
     head, _, rest = statement.partition(".createRole(")
     assert head == 'db.getSiblingDB("odd\\"name")'
     assert json.loads(rest.removesuffix(")"))["role"] == "ledgerctl-support"
