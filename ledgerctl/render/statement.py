@@ -207,12 +207,13 @@ def day_table(page: Statement) -> Iterator[str]:
     columns = columns_of(day for day, *_ in days)
     names = [name for name, *_ in columns]
     of_jobs = columns_of(job for _, jobs, _ in days for job in jobs)
-    dense = " dense" if sum(len(jobs) for _, jobs, _ in days) > DENSE else ""
+    lines = sum(1 + len(jobs) for _, jobs, _ in days)
+    sheet = "short" if lines <= SHORT else "sheet" if lines <= DENSE else "sheet dense"
     yield "<h2>Day by day</h2>"
     if of_jobs:
         said = ", ".join(name.lower() for name, *_ in of_jobs)
         yield f'<p class="soft">Under each day its jobs: {said}.</p>'
-    yield f'<div class="sheet{dense}">'
+    yield f'<div class="{sheet}">'
     yield '<table class="days">'
     yield head("Day", [*names, "Balance"])
     yield "<tbody>"
@@ -263,5 +264,5 @@ def row(name: str, figures: Iterable[tuple[str, str]]) -> str:
     return f'<tr><th scope="row">{name}</th>{shown}</tr>'
 
 
-DENSE: Final = 300  # lines of days: more are printed small
+SHORT, DENSE = 40, 300  # lines on paper: more are printed in two columns, and small
 FORMATS: Final = {"text": text, "markdown": markdown, "html": html}
