@@ -121,7 +121,7 @@ def failed(
     changes.append(_Change(layout.found(ERROR_NAMES), ERROR_NAMES[0], json.dumps(error)))
     changes.append(_time_change(layout, FAILED_AT_NAMES, failed_at))
     if not_before is not None:
-        changes.append(_time_change(layout, NOT_BEFORE_NAMES, not_before))
+        changes.append(_time_change(layout, NOT_BEFORE_NAMES, not_before, round_up=True))
     return _changed(layout, changes)
 
 
@@ -483,10 +483,12 @@ def _due_change(layout: _Layout, due: datetime, now: datetime) -> Iterator[_Chan
     member = layout.found(NOT_BEFORE_NAMES)
     means_now = member is None or _not_before(member.value) is None
     if not means_now or due > now:
-        yield _time_change(layout, NOT_BEFORE_NAMES, due)
+        yield _time_change(layout, NOT_BEFORE_NAMES, due, round_up=due > now)
 
 
-def _time_change(layout: _Layout, names: tuple[str, ...], at: datetime) -> _Change:
+def _time_change(
+    layout: _Layout, names: tuple[str, ...], at: datetime, *, round_up: bool = False
+) -> _Change:
     """Return the new time: a number stays a number in its unit, else RFC 3339 text."""
     member = layout.found(names)
     value = None if member is None else member.value
@@ -494,7 +496,8 @@ def _time_change(layout: _Layout, names: tuple[str, ...], at: datetime) -> _Chan
     unit = None if number is None else _ticks_per_second(number)
     if unit is None:
         return _Change(member, names[0], _quoted_time(at))
-    return _Change(member, names[0], _unix_spelling(at, unit, fraction="." in str(value)))
+    spelling = _unix_spelling(at, unit, fraction="." in str(value), round_up=round_up)
+    return _Change(member, names[0], spelling)
 
 
 @lru_cache(maxsize=8)  # most entries of one command are due at one instant
@@ -502,17 +505,19 @@ def _quoted_time(at: datetime) -> str:
     return f'"{format_time(at)}"'
 
 
-def _unix_spelling(at: datetime, per_second: int, *, fraction: bool) -> str:
+def _unix_spelling(at: datetime, per_second: int, *, fraction: bool, round_up: bool) -> str:
     """Return the Unix time in that unit, whole unless one with a point was there.
 
-    Kept within the sizes by which the unit is told, or it would be read back in another.
+    A delay is rounded up, so that nothing is due before it is over. Kept within the sizes by which
+    the unit is told, or it would be read back in another.
     """
     milliseconds = (at - _EPOCH) // _MILLISECOND
     if fraction and per_second == 1:
         return str(Decimal(milliseconds).scaleb(-3))
     below = {unit: size for size, unit in _UNITS}[per_second]
     at_least = 0 if per_second == 1 else below // 1000
-    return str(min(max(milliseconds * per_second // 1000, at_least), below - 1))
+    ticks = (milliseconds * per_second + (999 if round_up else 0)) // 1000
+    return str(min(max(ticks, at_least), below - 1))
 
 
 def _changed(layout: _Layout, changes: Iterable[_Change]) -> bytes:

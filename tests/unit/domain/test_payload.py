@@ -365,7 +365,7 @@ def test_a_requeue_at_once_sets_existing_times_to_now_and_leaves_sentinels(
         (' { "id" : "j" } \r\n', f' {{ "id" : "j","not_before":"{LATER_TEXT}" }} \r\n'),
         ('{"not_before":null,"id":"j"}', f'{{"not_before":"{LATER_TEXT}","id":"j"}}'),
         ('{"not_before":"","id":"j"}', f'{{"not_before":"{LATER_TEXT}","id":"j"}}'),
-        ('{"not_before":0,"id":"j"}', f'{{"not_before":{NOW_S + 600},"id":"j"}}'),
+        ('{"not_before":0,"id":"j"}', f'{{"not_before":{NOW_S + 601},"id":"j"}}'),
         ('{"not_before":"0","id":"j"}', f'{{"not_before":"{LATER_TEXT}","id":"j"}}'),
         (
             '{"not_before":"0001-01-01T00:00:00Z","id":"j"}',
