@@ -10,6 +10,8 @@ from pymongo import MongoClient
 from redis import Redis
 
 from ledgerctl.domain.payload import digest
+from ledgerctl.operations.dead import look
+from ledgerctl.stores.connections import Stores
 from tests.builders import make_job, make_letter
 from tests.conftest import Invoker, Runner
 from tests.dead_letters import DEAD, RETRY, Incident
@@ -488,3 +490,61 @@ def test_a_range_of_failures_from_after_to_is_a_usage_error(incident: Incident) 
         program = incident.start("dead", *command, *words)
         program.communicate(timeout=60)
         assert program.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--error", ""), ("--digest", "", "--error", "boom"), ("--group", ""), ("--account", "")],
+)
+def test_an_empty_selector_is_a_usage_error_whatever_stands_beside_it(
+    incident: Incident, words: tuple[str, ...]
+) -> None:
+    incident.load(3)
+    for command in (("requeue",), ("release", "--reason", "x")):
+        program = incident.start("dead", *command, *words, "--yes")
+        _, err = program.communicate(timeout=60)
+        assert (program.returncode, b"is empty" in err) == (2, True)
+    assert incident.dead() == incident.original
+
+
+def test_last_is_the_operators_own_last_requeue_or_release(incident: Incident) -> None:
+    incident.load(4)
+    incident.run("dead", "release", "job-000001", "--reason", "x", "--yes")
+    last = incident.run("dead", "requeue", "job-000002", "--yes")[1]["operation_id"]
+    code, document = incident.run("dead", "restore", "--last", "--yes")
+    assert (code, document["restores"], document["restored"]) == (0, last, 1)
+
+
+def test_what_redis_has_lost_is_gone_and_comes_back_from_the_archive_once(
+    incident: Incident,
+) -> None:
+    incident.load(300)
+    words = ("dead", "release", "--all", "--reason", "x", "--yes")
+    operation_id = incident.run(*words)[1]["operation_id"]
+    incident.redis.flushall()
+    restore = ("dead", "restore", operation_id, "--yes")
+    code, document = incident.run(*restore)
+    assert (code, document["restored"], document["gone"]) == (0, 0, 300)
+    code, document = incident.run(*restore, "--from-archive")
+    assert (code, document["restored"], document["gone"]) == (0, 300, 0)
+    assert incident.dead() == incident.original
+    code, document = incident.run(*restore, "--from-archive")
+    assert (document["restored"], document["already_back"]) == (0, 300)
+    assert incident.dead() == incident.original
+
+
+def test_in_a_large_database_passed_letters_are_known_by_name(
+    incident: Incident, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident.load(10)
+    passed = f"{DEAD}:passed:20260311T031400123Z-5f2c9a01be"
+    monkeypatch.setattr("ledgerctl.stores.queues.WALK_ROUNDS", 0)
+    stores.queues.is_large = True
+    stores.queues.remember(passed)
+    for _ in range(4):
+        incident.redis.lmove(DEAD, passed, "LEFT", "RIGHT")
+    assert stores.queues.passed_keys() == [passed]
+    assert [one.raw for one in look(stores)] == incident.original
+    stores.dead_letters.put_back(passed)
+    assert stores.queues.passed_keys() == []
+    assert incident.entries(DEAD) == incident.original
