@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
+from bson import Int64
+
 from tests.bench.letters import load_jobs, load_letters
 from tests.bench.place import BenchFailed, Claim, Command, Place, say
+from tests.builders import NOON
 from tests.dead_letters import DEAD, RETRY
 
 WORK = "20,000 letters and 300 jobs, 50 ms a round trip to both stores"
@@ -119,7 +122,7 @@ def run(place: Place) -> Iterator[Claim]:
             ("a filtered requeue of 207", 3.0, ("dead", "requeue", "--account", "acct-7"), 207),
         )
     )  # fmt: skip
-    yield reclaims(place, name)
+    yield reclaims(place, name)  # these change the jobs
     yield worker(place, name)
 
 
@@ -183,9 +186,10 @@ def refund(place: Place, name: str, ids: list[str]) -> None:
         {
             "_id": f"{job}:{kind}",
             "job_id": job,
-            "account_id": "acct-1",
+            "account_id": f"acct-{int(job[4:]) % 97}",
             "type": kind,
-            "amount": amount,
+            "amount": Int64(amount),
+            "created_at": NOON,
         }
         for job in ids
         for kind, amount in (("charge", -40), ("refund", 40))
