@@ -151,11 +151,12 @@ def push(
     Examples: ledgerctl queue push job-42 --error "GPU timed out"
               ledgerctl queue push job-42 --error "GPU timed out" --dry-run
     """
-    from ledgerctl.operations.queue import plan_push
+    from ledgerctl.operations.queue import plan_push, required_job
     from ledgerctl.operations.queue import push as apply_plan
     from ledgerctl.render.views.queue import pushed_report
 
     def plan() -> "PushPlan":
+        required_job(session.stores, job)  # an entry of a job that does not exist helps nobody
         return plan_push(
             session.stores, job, error=error, attempts=attempts, now=redis_now(session)
         )

@@ -168,8 +168,24 @@ def test_a_push_of_a_job_on_no_list_writes_its_first_entry(
     assert entry["not_before"] == found["not_before"]
 
 
-def test_a_push_takes_the_count_of_the_entry_on_processing_and_moves_it(
+@pytest.fixture
+def charged(stores: Stores) -> None:
+    """The job that is pushed, in MongoDB."""
+    stores.mongo.collection("jobs").insert_one(make_job("job-1"))
+
+
+def test_a_push_of_a_job_that_does_not_exist_is_exit_4_whatever_is_queued(
     invoke: Invoker, redis_client: Redis
+) -> None:
+    redis_client.rpush(MINE, make_entry("ghost"))
+    before = lists_of(redis_client)
+    for dry in ([], ["--dry-run"]):
+        assert invoke("queue", "push", "ghost", "--error", "x", *dry).code == 4
+    assert lists_of(redis_client) == before
+
+
+def test_a_push_takes_the_count_of_the_entry_on_processing_and_moves_it(
+    invoke: Invoker, redis_client: Redis, charged: None
 ) -> None:
     other, waiting = make_entry("other"), make_entry(attempts=0, not_before=LATER)
     redis_client.rpush(MINE, other, make_entry(attempts=2, extra=[1.50, "✓"]))
@@ -183,7 +199,9 @@ def test_a_push_takes_the_count_of_the_entry_on_processing_and_moves_it(
     assert len(after[RETRY]) == 2
 
 
-def test_a_push_rewrites_an_entry_on_retry_in_place(invoke: Invoker, redis_client: Redis) -> None:
+def test_a_push_rewrites_an_entry_on_retry_in_place(
+    invoke: Invoker, redis_client: Redis, charged: None
+) -> None:
     first, last = make_entry("first"), make_entry("last")
     redis_client.rpush(RETRY, first, make_entry(attempts=1), last)
     assert push(invoke)["attempts"] == 2
@@ -208,7 +226,7 @@ def test_a_push_counts_failures_of_a_job_with_the_longest_id_a_shell_lets_pass(
 
 @pytest.mark.parametrize("key", [MINE, RETRY])
 def test_a_push_at_the_cap_moves_to_the_dead_letters(
-    invoke: Invoker, redis_client: Redis, key: str
+    invoke: Invoker, redis_client: Redis, charged: None, key: str
 ) -> None:
     redis_client.rpush(key, make_entry(attempts=4))
     found = push(invoke)
