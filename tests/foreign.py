@@ -1,11 +1,15 @@
 """Ledgers under other names: each schema writes our documents as another team would hold them."""
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
-from bson import DatetimeMS, Decimal128, Int64, ObjectId
+from bson import DatetimeMS, Decimal128, Int64, ObjectId, json_util
 
 from tests.builders import NOON, Document, make_job, make_row, without
 from tests.planted import FAULTS
@@ -180,3 +184,58 @@ def our_documents(schema: Schema) -> tuple[list[Document], list[Document]]:
             rows.append(make_row(job, "refund", account_id=owner, created_at=at, _id=ObjectId()))
     rows.append(make_row("task-0", "grant", _id="odd", amount=29, created_at=NOON + timedelta(1)))
     return jobs, rows
+
+
+# what the npm package medici writes: an entry a side, credit and debit as doubles
+
+MEDICI = Path(__file__).parent / "medici"
+MEDICI_WORDS = {"topup": "grant", "usage": "charge"}
+MEDICI_MAP = """
+[map.ledger]
+collection = "medici_transactions"
+account_id = "accounts"
+job_id = "meta.job"
+type = "meta.type"
+credit = "credit"
+debit = "debit"
+created_at = "datetime"
+recorded_at = "timestamp"
+scale = 100
+[map.ledger.types]
+topup = "grant"
+usage = "charge"
+"""
+
+
+def medici_row(entry: Document) -> Document:
+    """A row of ours for an entry of medici."""
+    credit, debit = (Decimal(repr(entry[side])) for side in ("credit", "debit"))
+    row = {
+        "_id": entry["_id"],
+        "account_id": entry["accounts"],
+        "type": MEDICI_WORDS[entry["meta"]["type"]],
+        "amount": Int64(int((credit - debit) * CENT)),
+        "created_at": entry["datetime"],
+        "recorded_at": entry["timestamp"],
+    }
+    return row | ({"job_id": entry["meta"]["job"]} if "job" in entry["meta"] else {})
+
+
+def medici_fixture() -> list[Document]:
+    """The entries that the package wrote when `python -m tests.medici.write` was run last."""
+    found: list[Document] = json_util.loads((MEDICI / "transactions.json").read_text())
+    return found
+
+
+def planted_by_medici(uri: str, place: Path) -> bool:
+    """Let the package itself write its collections; False where it cannot be installed here."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        return False
+    shutil.copy(MEDICI / "plant.js", place)
+    try:
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "medici@7.4.0"]
+        subprocess.run(words, cwd=place, check=True, timeout=90, capture_output=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return False
+    subprocess.run(["node", "plant.js", uri], cwd=place, check=True, timeout=90)
+    return True

@@ -1,6 +1,9 @@
 """`ledgerctl config`: show every setting with its origin, write a first file, find the file."""
 
 from dataclasses import replace
+from typing import Annotated
+
+import typer
 
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session, default_format
@@ -25,6 +28,43 @@ def show(session: Session) -> Report:
         columns=(Column("name", kind=Kind.ID), Column("value", kind=Kind.ID), Column("origin")),
         records=settings,
         document={"settings": settings},
+    )
+
+
+@command(app, "map")
+def propose_map(
+    session: Session,
+    database: Annotated[
+        str | None, typer.Option("--database", help="The database to look into.", metavar="NAME")
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", help="The collection of the rows.", metavar="COLLECTION"),
+    ] = None,
+    jobs: Annotated[
+        str | None, typer.Option("--jobs", help="The collection of the jobs.", metavar="COLLECTION")
+    ] = None,
+) -> Report:
+    """Propose a map of another team's ledger for the configuration file; writes nothing.
+
+    Looks at up to 1,000 documents of each collection. What is unsure stands as a comment. Exit 5
+    where an amount, an account or a time is not to be told.
+
+    Example: ledgerctl config map --database billing >> ~/.config/ledgerctl/config.toml
+
+    Example: ledgerctl config map --ledger credit_entries --jobs tasks
+    """
+    from ledgerctl.operations.foreign import look_for_map
+
+    settings = session.settings
+    session.choose(replace(settings, map=None, database=database or settings.database))
+    found = look_for_map(session.stores, ledger, jobs)
+    return Report(
+        columns=(Column("map"),),
+        records=[{"map": line} for line in found.lines],
+        document={"map": "\n".join(found.lines), "untold": found.untold},
+        text=found.lines,
+        exit_code=5 if found.untold else 0,
     )
 
 

@@ -116,6 +116,10 @@ class Session:
             )
         return self._settings
 
+    def choose(self, settings: "Settings") -> None:
+        """Go on with these settings instead; before the first store is opened."""
+        self._settings = settings
+
     @property
     def stores(self) -> "Stores":
         """Return every store, each opened at its first use."""

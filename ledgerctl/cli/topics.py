@@ -92,5 +92,6 @@ TOPICS = {
     "verdicts": "what a dead letter is worth",
     "codes": "audit codes, outcomes of a step, states of a job",
     "deployments": "replica sets, shards, Sentinel, clusters: what was run there",
+    "map": "another team's ledger, read under its own names",
     "worker": "a worker of your own, by command or in Python",
 }

@@ -11,6 +11,7 @@ from ledgerctl.domain.doctor import Check, CheckResult, CheckStatus, worst_first
 from ledgerctl.errors import CrossSlot, LedgerctlError, StoreUnavailable
 from ledgerctl.operations import doctor_mongo as mongo
 from ledgerctl.operations import doctor_queues as queues
+from ledgerctl.operations import foreign
 from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext, Source, permissions
 from ledgerctl.stores.connections import Stores
 
@@ -53,6 +54,13 @@ CHECKS: tuple[Probe, ...] = (
     Probe("inbox.stuck", Source.MONGO, mongo.inbox_stuck),
     Probe("config.permissions", Source.FILES, permissions),
 )
+# Another team's ledger is never written, so what guards our writes is not asked of it.
+OF_MAP: tuple[Probe, ...] = (
+    Probe("map.fields", Source.MONGO, foreign.fields_of_map),
+    Probe("map.indexes", Source.MONGO, foreign.indexes_of_map),
+    Probe("map.amounts", Source.MONGO, foreign.amounts_of_map),
+)
+NOT_OF_MAP = ("index.ledger", "index.inbox", "inbox.")
 REACHABLE = {"mongo.reachable", "redis.reachable"}
 QUEUES_WORK = {"redis.role", "redis.types"}
 
@@ -126,7 +134,10 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
     that is missing. `clock` is this machine's. Source: contract, section 3, doctor.
     """
     examination = Examination(DoctorContext(stores, clock))
-    findings = ((probe.id, examination.finding(probe)) for probe in CHECKS)
+    checks = CHECKS
+    if stores.settings.map is not None:
+        checks = (*(one for one in CHECKS if not one.id.startswith(NOT_OF_MAP)), *OF_MAP)
+    findings = ((probe.id, examination.finding(probe)) for probe in checks)
     found = [Check(name, finding) for name, finding in findings if finding is not None]
     return worst_first(with_loss(found, examination.lost))
 

@@ -385,6 +385,11 @@ class AccountRows:
                 for row in some:
                     yield to_ledger_row(row, owners.get(key(row.get("job_id"))) if owners else None)
 
+    def sample(self, size: int) -> Iterator[Entry]:
+        """Yield up to `size` rows, whichever come first."""
+        with self._mongo.reading("read some rows"):
+            yield from map(to_entry, self._rows.find({}, ENTRY_FIELDS).limit(size))
+
     def any_undated(self) -> bool:
         """Return whether any row of the ledger lacks a date: they are at the index's ends."""
         with self._mongo.reading("read the ledger"):

@@ -7,8 +7,8 @@ from typing import Any
 
 from ledgerctl.config import CollectionNames
 from ledgerctl.domain.doctor import FlagCounts
-from ledgerctl.stores.codec import Document
-from ledgerctl.stores.mongo import Mongo
+from ledgerctl.stores.codec import Document, to_shown
+from ledgerctl.stores.mongo import Mongo, scans_of
 
 BOOLEAN_OR_ABSENT = ["bool", "missing", "null"]
 
@@ -106,6 +106,25 @@ class Deployment:
             for one in self._mongo.database.list_collections():
                 if one["name"] in names:
                     yield one["name"], one.get("type", "collection"), one.get("options", {})
+
+    def collection_names(self) -> list[str]:
+        """Return the collections of the database that may hold documents of a team's own."""
+        with self._mongo.reading("list the collections"):
+            names = self._mongo.database.list_collection_names(authorizedCollections=True)
+        return sorted(name for name in names if not name.startswith("system."))
+
+    def sample(self, name: str, size: int) -> list[Document]:
+        """Return up to `size` documents of a collection, in plain types, under their own names."""
+        with self._mongo.reading(f"read {name}"):
+            found = self._mongo.database[name].aggregate([{"$sample": {"size": size}}])
+            return [to_shown(document) for document in found]
+
+    def walks(self, name: str, path: str) -> bool:
+        """Ask whether a look-up by this field reads the whole collection."""
+        query = {"find": name, "filter": {path: {"$in": ["", 0]}}}
+        with self._mongo.reading(f"explain a look-up in {name}"):
+            plan = self._mongo.database.command("explain", query, verbosity="queryPlanner")
+        return any(str(one["stage"]).endswith("COLLSCAN") for one in scans_of(plan))
 
     def flag_counts(self, *, sample: int | None = None) -> FlagCounts:
         """Return how many jobs have which faulty flags; of all jobs, or of `sample` random ones."""

@@ -7,9 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bson import Int64
 
+from tests.builders import make_row, without
 from tests.conftest import Documents, Invoker, Run
-from tests.foreign import NESTED, SCHEMAS, Schema, our_documents
+from tests.foreign import (
+    MEDICI_MAP,
+    NESTED,
+    SCHEMAS,
+    Schema,
+    medici_fixture,
+    medici_row,
+    our_documents,
+    planted_by_medici,
+)
 
 LETTERS = (
     b'{"job_id":"task-0","attempts":5,"error":"GPU timed out"}',
@@ -201,3 +212,122 @@ def test_no_look_up_by_account_or_job_walks_a_collection(
     theirs = [one for one in asked if one["ns"].endswith(("credit_entries", "tasks"))]
     assert len(theirs) > len(READING)
     assert [one["command"] for one in theirs if "COLLSCAN" in one.get("planSummary", "")] == []
+
+
+def test_what_medici_writes_has_the_figures_of_the_same_rows_in_our_own_shape(
+    invoke: Invoker, documents: Documents, environment: dict[str, str], tmp_path: Path
+) -> None:
+    uri = environment["LEDGERCTL_MONGO_URI"].replace("/?", f"/{documents.name}?")
+    if not planted_by_medici(uri, tmp_path):
+        documents.medici_transactions.insert_many(medici_fixture())
+    documents.ledger.insert_many([medici_row(one) for one in documents.medici_transactions.find()])
+    config = tmp_path / "map.toml"
+    config.write_text(MEDICI_MAP)
+    for command in (
+        ("balance", "list"),
+        ("balance", "show", "Users:7"),
+        ("balance", "show", "Users:8", "--at", "2026-03-08T15:00:00Z"),
+        ("balance", "show", "Users:8", "--known-at", "2026-03-08T15:00:00Z"),
+        ("balance", "replay", "Users:7"),
+        ("balance", "explain", "Service:Usage", "--format", "json"),
+        ("job", "list"),
+        ("ledger", "audit"),
+        ("ledger", "export", "--format", "hledger"),
+        ("summary", "drift", *DAYS),
+    ):
+        form = () if "--format" in command else ("-o", "json")
+        theirs = invoke(*command, *form, "--config", str(config))
+        note = "the map has no [map.jobs]: there are no jobs, so no row has one"
+        told_theirs = (
+            told(theirs)[1].replace(f'"{note}", ', "").replace(f', "notes": ["{note}"]', "")
+        )
+        ours = told(invoke(*command, *form))
+        assert (theirs.code, re.sub(r',\s*"notes": ?\[[^\n]*\]', "", told_theirs)) == (
+            ours[0],
+            re.sub(r',\s*"notes": ?\[[^\n]*\]', "", ours[1]),
+        )
+    balances = {
+        one["account_id"]: one["balance"]
+        for one in invoke("balance", "list", "-o", "json", "--config", str(config)).json()["items"]
+    }
+    assert balances == {
+        "Service:Sales": -11250,
+        "Service:Usage": 116,
+        "Users:7": 9942,
+        "Users:8": 1192,
+    }
+
+
+@pytest.mark.parametrize("kind", ["nested", "worded", "sides", "medici"])
+def test_a_proposed_map_gives_the_right_balances_at_once(
+    invoke: Invoker, documents: Documents, tmp_path: Path, kind: str
+) -> None:
+    rows = [
+        make_row(
+            f"job-{index}", "charge", amount=Int64(-29 - index), account_id=f"user-{index % 3}"
+        )
+        for index in range(20)
+    ]
+    rows += [
+        make_row("x", "grant", _id=f"g{index}", account_id=f"user-{index % 3}", amount=1000)
+        for index in range(6)
+    ]
+    if kind == "medici":
+        documents.medici_transactions.insert_many(medici_fixture())
+        rows = [medici_row(one) for one in medici_fixture()]
+    else:
+        schema = next(one for one in SCHEMAS if one.name == kind)
+        theirs = [schema.row(row) for row in rows]
+        if kind == "nested":  # its fields of our names that mean something else would be taken
+            theirs = [without(row, "type", "amount") for row in theirs]
+        documents[collections_of(schema)["ledger"]].insert_many(theirs)
+    proposed = invoke("config", "map", "-o", "plain", "--no-header")
+    assert proposed.code == 0, proposed
+    config = tmp_path / "proposed.toml"
+    config.write_text(proposed.out)
+    wanted: dict[str, int] = {}
+    for row in rows:
+        wanted[row["account_id"]] = wanted.get(row["account_id"], 0) + row["amount"]
+    found = invoke("balance", "list", "-o", "json", "--config", str(config)).json()
+    assert {one["account_id"]: one["balance"] for one in found["items"]} == wanted, proposed.out
+
+
+def test_a_collection_that_tells_no_account_amount_or_time_is_exit_5(
+    invoke: Invoker, documents: Documents
+) -> None:
+    documents.notes.insert_many([{"text": f"note {index}"} for index in range(5)])
+    told_nothing = invoke("config", "map", "-o", "json")
+    assert (told_nothing.code, told_nothing.json()["untold"]) == (
+        5,
+        ["an account", "an amount", "a time"],
+    )
+
+
+@pytest.mark.parametrize("schema", [NESTED], indirect=True, ids=["nested"])
+def test_doctor_names_a_wrong_field_an_index_to_build_and_amounts_that_are_not_whole(
+    schema: Schema, invoke: Invoker, documents: Documents, tmp_path: Path
+) -> None:
+    config = tmp_path / "map.toml"
+    config.write_text(schema.toml.replace("customer.id", "customer.key", 1))
+    checks = {
+        one["id"]: one
+        for one in invoke("doctor", "-o", "json", "--config", str(config)).json()["checks"]
+    }
+    assert checks["map.fields"]["status"] == "fail"
+    assert "customer.key in credit_entries (account_id)" in checks["map.fields"]["detail"]
+    assert checks["map.indexes"]["status"] == "warn"
+    assert 'db.credit_entries.createIndex({"ref.task": 1})' in checks["map.indexes"]["hint"]
+    assert checks["map.amounts"]["status"] == "fail"
+    assert not [one for one in checks if one.startswith(("index.ledger", "index.inbox"))]
+    documents.credit_entries.delete_many({"delta": {"$not": {"$type": ["int", "long"]}}})
+    documents.credit_entries.create_index("ref.task")
+    documents.credit_entries.create_index("customer.id")
+    documents.tasks.create_index("customer.id")
+    config.write_text(schema.toml)
+    checks = {
+        one["id"]: one
+        for one in invoke("doctor", "-o", "json", "--config", str(config)).json()["checks"]
+    }
+    assert [checks[one]["status"] for one in ("map.fields", "map.indexes", "map.amounts")] == [
+        "ok"
+    ] * 3
