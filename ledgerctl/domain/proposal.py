@@ -93,14 +93,14 @@ JOBS = ("is_refunded", "is_reclaimed", "refunded_at", "reclaimed_at", "created_a
 
 @dataclass
 class Proposal:
-    """A map as lines of TOML; `untold` names what must be known and was not found."""
+    """Hold a map as lines of TOML; `untold` names what must be known and was not found."""
 
     lines: list[str] = field(default_factory=list)
     untold: list[str] = field(default_factory=list)
 
 
 def columns_of(documents: Sequence[Mapping[str, Any]]) -> Columns:
-    """The values under each path, dotted ones into subdocuments."""
+    """Collect the values under each path, dotted ones into subdocuments."""
     found: dict[str, Values] = {}
     for document in documents:
         for path, value in paths_of(document):
@@ -109,7 +109,7 @@ def columns_of(documents: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 def paths_of(document: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Each path of a document with its value; lists and nulls hold none."""
+    """Yield each path of a document with its value; lists and nulls hold none."""
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from paths_of(value, f"{above}{name}.")
@@ -120,7 +120,7 @@ def paths_of(document: Mapping[str, Any], above: str = "") -> Iterator[tuple[str
 def propose(
     ledger: str, rows: Columns, jobs: str | None = None, documents: Columns | None = None
 ) -> Proposal:
-    """The map of these two collections, unsure parts as comments."""
+    """Return the map of these two collections, unsure parts as comments."""
     found = Proposal()
     chosen = chosen_of(rows, LEDGER)
     if not {"credit", "debit"} <= chosen.keys():
@@ -147,7 +147,7 @@ def propose(
 
 
 def chosen_of(columns: Columns, names: Sequence[str]) -> dict[str, str]:
-    """Our field → the path that fits it best, each path once."""
+    """Choose for each field of ours the path that fits best, each once."""
     chosen: dict[str, str] = {}
     for name in names:
         fitting = [
@@ -162,14 +162,14 @@ def chosen_of(columns: Columns, names: Sequence[str]) -> dict[str, str]:
 
 
 def rank_of(name: str, path: str) -> int | None:
-    """How well a path is named for a field of ours: 0 is best, None not at all."""
+    """Rank the name of a path for a field of ours: 0 is best, None not at all."""
     words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", path).lower())
     ranks = [rank for rank, word in enumerate(NAMES[name]) if word in words]
     return min(ranks, default=None)
 
 
 def fits(name: str, values: Values) -> bool:
-    """If the values can be what this field holds."""
+    """Test that nine in ten values can be what this field holds."""
     tests: dict[str, Callable[[Any], bool]] = {
         "is_refunded": is_flag, "is_reclaimed": is_flag, "credit": is_amount, "debit": is_amount,
         "amount": is_amount, "cost": is_amount, "type": is_text, "status": is_text,
@@ -180,39 +180,39 @@ def fits(name: str, values: Values) -> bool:
 
 
 def is_flag(value: Any) -> bool:
-    """True and false."""
+    """Accept true and false."""
     return isinstance(value, bool)
 
 
 def is_text(value: Any) -> bool:
-    """A word."""
+    """Accept a text."""
     return isinstance(value, str)
 
 
 def is_id(value: Any) -> bool:
-    """A text or a whole number."""
+    """Accept a text or a whole number."""
     return is_text(value) or (isinstance(value, int) and not is_flag(value))
 
 
 def is_moment(value: Any) -> bool:
-    """A date, or a number of seconds or milliseconds of this century."""
+    """Accept a date, or a number of seconds or milliseconds of this century."""
     return isinstance(value, datetime) or unit_of(value) is not None
 
 
 def unit_of(value: Any) -> str | None:
-    """The unit of a number that can be a time."""
+    """Return the unit of a number that can be a time."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     return "s" if 10**9 <= value < 4 * 10**9 else "ms" if 10**12 <= value < 4 * 10**12 else None
 
 
 def is_amount(value: Any) -> bool:
-    """A number that is no time."""
+    """Accept a number that is no time."""
     return isinstance(value, int | Decimal) and not is_flag(value) and unit_of(value) != "ms"
 
 
 def more(rows: Columns, chosen: Mapping[str, str], amounts: Sequence[str]) -> Iterator[str]:
-    """What names alone do not say: the unit of times, the scale of amounts, words and signs."""
+    """Yield what names alone do not say: the unit of times, the scale of amounts, words and signs."""
     units = Counter(filter(None, map(unit_of, rows.get(chosen.get("created_at", ""), ()))))
     if units:
         yield f'time = "{units.most_common(1)[0][0]}"'
@@ -241,7 +241,7 @@ def more(rows: Columns, chosen: Mapping[str, str], amounts: Sequence[str]) -> It
 
 
 def our_word(word: str) -> str | None:
-    """Our type of a word that other ledgers use."""
+    """Return our type of a word that other ledgers use."""
     plain = re.findall(r"[a-z]+", word.lower())
     return next(
         (our for our, known in OUR_WORDS.items() if {*known} & {*plain, "".join(plain)}), None
@@ -249,19 +249,19 @@ def our_word(word: str) -> str | None:
 
 
 def places_of(value: Any) -> int:
-    """How many decimals a number has."""
+    """Count the decimals of a number."""
     if not isinstance(value, Decimal) or not value.is_finite():
         return 0
     return max(0, -int(value.normalize().as_tuple().exponent))
 
 
 def named(chosen: Mapping[str, str]) -> list[str]:
-    """Lines that name fields."""
+    """Return lines that name fields."""
     return [f"{ours} = {quoted(path)}" for ours, path in sorted(chosen.items())]
 
 
 def quoted(text: str) -> str:
-    """A text as TOML holds it."""
+    """Return a text as TOML holds it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return (
         '"' + "".join(one if one.isprintable() else f"\\U{ord(one):08X}" for one in escaped) + '"'

@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 class Translator:
-    """Puts the questions to one collection into its own names; reads nothing."""
+    """Put the questions to one collection into its own names; reads nothing."""
 
     def __init__(self, fields: FieldMap) -> None:
         self._map = fields
@@ -108,7 +108,7 @@ class Translator:
         return ({path: useful} if useful else {}), is_exact
 
     def _several(self, name: str, parts: Sequence[Part]) -> tuple[Document, bool]:
-        """Clauses of `$or` or `$and`; one that can never hold leaves `$or` or ends `$and`."""
+        """Join clauses of `$or` or `$and`; one that can never hold leaves `$or` or ends `$and`."""
         is_exact = not any(one.again for one in parts)
         never = [one for one in parts if one.theirs == NEVER]
         if name == "$or":
@@ -119,7 +119,7 @@ class Translator:
         return NEVER if never else {name: left} if left else {}, is_exact
 
     def _timed(self, path: str, conditions: Mapping[str, Any]) -> tuple[Document, bool]:
-        """Bounds of a time as numbers; of seconds, which may be fractions, a second too wide."""
+        """Return the bounds of a time as numbers; of seconds, which may be fractions, a second too wide."""
         known = {key for key, one in conditions.items() if key in RANGES and is_date(one)}
         slack, unit = (0, 1) if self._map.time == "ms" else (1, 1_000)
         low: list[int] = [-TICKS_MAX]
@@ -224,13 +224,13 @@ class ForeignCollection:
         projection: Mapping[str, int] | None = None,
         **options: Any,
     ) -> "MappedCursor":
-        """Documents in our shape, as `Collection.find` gives them."""
+        """Find documents in our shape, as `Collection.find` gives them."""
         return MappedCursor(self, self._real.aggregate, query or {}, projection, options)
 
     def find_raw_batches(
         self, query: Mapping[str, Any], projection: Mapping[str, int], **options: Any
     ) -> "MappedCursor":
-        """Documents in our shape, in batches that nobody has decoded."""
+        """Find documents in our shape, in batches that nobody has decoded."""
         return MappedCursor(self, self._real.aggregate_raw_batches, query, projection, options)
 
     def find_one(
@@ -418,7 +418,7 @@ def scaled_number(value: str, scale: int) -> Document:
 
 
 def difference(credit: str, debit: str, scale: int) -> Document:
-    """Credit less debit, times the scale; a side that is absent or null counts as 0.
+    """Return credit less debit, times the scale; a side that is absent or null counts as 0.
 
     Both absent leave no amount, and a side that is no number stands for the amount.
     """
@@ -433,7 +433,7 @@ def difference(credit: str, debit: str, scale: int) -> Document:
 
 
 def is_null(value: str) -> Document:
-    """If a field is absent or null."""
+    """Test that a field is absent or null."""
     return {"$in": [{"$type": value}, NULLS]}
 
 
@@ -488,12 +488,12 @@ def replaced(value: Any, expressions: Mapping[str, Any]) -> Any:
 
 
 def mentions(text: str, our: str) -> bool:
-    """If stages, as text, name a field of ours; `$type` as a key is an operator."""
+    """Test that stages, as text, name a field of ours; `$type` as a key is an operator."""
     return re.search(rf"'\$?{our}'(?!: )|'{our}': |'\${our}\.", text) is not None
 
 
 def is_date(value: object) -> bool:
-    """If a bound is a date that counts in milliseconds."""
+    """Test that a bound is a date that counts in milliseconds."""
     return isinstance(value, datetime | DatetimeMS)
 
 
@@ -505,7 +505,7 @@ def as_conditions(condition: Any) -> Mapping[str, Any]:
 
 
 def is_positive(key: str, value: Any) -> bool:
-    """If a condition asks for a value of a field, rather than for its absence or for a list."""
+    """Test that a condition asks for a value of a field, rather than for its absence or for a list."""
     if key == "$type":
         return "array" not in value
     values = value if key == "$in" else [value]
@@ -513,14 +513,14 @@ def is_positive(key: str, value: Any) -> bool:
 
 
 def holds_null(conditions: Mapping[str, Any]) -> bool:
-    """If null is among the values asked for, which an absent field matches too."""
+    """Test that null is among the values asked for, which an absent field matches too."""
     return any(
         one is None or (isinstance(one, list) and None in one) for one in conditions.values()
     )
 
 
 def absent_matches(condition: Any) -> bool | None:
-    """If a field that no document has meets a condition; None where that is not known."""
+    """Tell whether a field that no document has meets a condition; None where that is not known."""
     known: list[bool | None] = []
     for key, value in as_conditions(condition).items():
         if key in RANGES | {"$eq", "$in", "$type"}:
