@@ -28,8 +28,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='' ;;
     'dead stats') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --top --fail-over --fail-age' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --top=- --fail-over=- --fail-age=-' ;;
-    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --attempts --keep-attempts --delay --spread --force --dry-run --reason --yes --confirm --expect' plain='@dead'
-      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --reason=- --confirm=- --expect=-' ;;
+    'dead requeue') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --attempts --keep-attempts --delay --spread --force --ramp --wait --stop-over --in-flight --dry-run --reason --yes --confirm --expect' plain='@dead'
+      values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=- --attempts=- --delay=- --spread=- --ramp=- --wait=- --stop-over=- --in-flight=- --reason=- --confirm=- --expect=-' ;;
     'dead release') options='--digest --all --group --error --account --state --verdict --failed-before --failed-after --requeued-under --plan --limit --dry-run --reason --yes --confirm --expect' plain='@dead'
       values='--digest=- --group=@group --error=- --account=@account --state=charged,refunded,reclaimed,corrupt,bad_flags --verdict=unreadable,unknown_job,bad_flags,settled,queued,duplicate,retryable --failed-before=- --failed-after=- --requeued-under=- --plan=@file --limit=- --reason=- --confirm=- --expect=-' ;;
     'dead restore') options='--last --from-archive --dry-run --reason --yes --confirm --expect' plain='@taken'
@@ -86,12 +86,12 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--role=-' ;;
     'log list') options='--operator --command --since --limit' plain='-'
       values='--operator=- --command=- --since=- --limit=-' ;;
+    'log outcome') options='--fate --limit' plain='@operation'
+      values='--fate=died,failing,waiting,succeeded,left --limit=-' ;;
     'log show') options='' plain='@operation'
       values='' ;;
     'config show') options='' plain='-'
       values='' ;;
-    'config map') options='--database --ledger --jobs' plain='-'
-      values='--database=- --ledger=- --jobs=-' ;;
     'config init') options='--yes --confirm' plain='-'
       values='--confirm=-' ;;
     'config path') options='' plain='-'
@@ -110,7 +110,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--confirm=-' ;;
     'completion show') options='' plain='bash,zsh,fish'
       values='' ;;
-    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes,deployments,map,worker'
+    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes,deployments,worker'
       values='' ;;
     *) return 1 ;;
   esac
@@ -130,8 +130,8 @@ _ledgerctl_commands() { # the commands of a noun
     inbox) echo 'audit,stuck,list,show,retry,settle,consume' ;;
     ledger) echo 'audit,repair,correct,export' ;;
     db) echo 'init,tidy,roles' ;;
-    log) echo 'list,show' ;;
-    config) echo 'show,map,init,path' ;;
+    log) echo 'list,outcome,show' ;;
+    config) echo 'show,init,path' ;;
     sandbox) echo 'start,stop,status,env,reset' ;;
     completion) echo 'show' ;;
   esac

@@ -128,6 +128,8 @@ def exit_code(result: Result[Item], stop: ExitCode | None) -> int:
     if error is not None:
         partly = result.changed or result.reached
         return int(ExitCode.PARTIAL if partly else error.exit_code)
+    if result.alarm:
+        return int(ExitCode.FOUND)
     if not fates[Fate.REFUSED] and not fates[Fate.NOT_FOUND]:
         return int(ExitCode.DONE)
     if result.reached:
@@ -139,7 +141,7 @@ def finish(session: Session, report: Report, result: Result[Item]) -> Report:
     """Complete a change's report with what every change tells, and with the command that goes on."""
     from ledgerctl.render.views.change import changed
 
-    if result.error is not None or result.stopped:
+    if result.error is not None or result.stopped or result.alarm:
         # Even with --quiet: the exit code says so too.
         session.notes += [
             f"{stopped_by(result)}; to continue, run:",

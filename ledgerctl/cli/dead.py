@@ -26,6 +26,7 @@ from ledgerctl.render.text import telling_line, visible
 
 if TYPE_CHECKING:
     from ledgerctl.domain.dead import Plan, Selection
+    from ledgerctl.domain.outcomes import Guide
     from ledgerctl.domain.results import Run
     from ledgerctl.operations.dead import Request
 
@@ -191,13 +192,30 @@ def requeue(
         typer.Option("--spread", help="Due times spread evenly over this; default 0s.", metavar="DURATION", show_default=False),
     ] = None,
     force: Force = False,
+    ramp: Annotated[
+        str | None,
+        typer.Option("--ramp", help="Move in steps of these sizes; the last one repeats.", metavar="N[,N…]", show_default=False),
+    ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option("--wait", help="How long a step waits for its outcomes; default 10m.", metavar="DURATION", show_default=False),
+    ] = None,
+    stop_over: Annotated[
+        str | None,
+        typer.Option("--stop-over", help="Stop when a larger share of a step died or is failing; default 5%.", metavar="P%", show_default=False),
+    ] = None,
+    in_flight: Annotated[
+        int | None,
+        typer.Option("--in-flight", min=1, help="Never more than N moved letters without an outcome.", metavar="N", show_default=False),
+    ] = None,
 ) -> Report:  # fmt: skip
     """Put dead letters back on the retry queue: those whose jobs still want to be run.
 
     Look first with --dry-run; its JSON is a plan that --plan takes. Undo with `dead restore`.
+    With --ramp it moves a step, waits until its jobs have an outcome, and goes on or stops.
 
     Examples: ledgerctl dead requeue --group 5f2c9a01 --spread 15m --dry-run
-              ledgerctl dead requeue --all --limit 20 --yes
+              ledgerctl dead requeue --all --ramp 20,100,500 --in-flight 200 --yes
     """
     if attempts is not None and keep_attempts:
         raise UsageError("--attempts and --keep-attempts exclude each other")
@@ -210,7 +228,23 @@ def requeue(
         "force": force,
     }
     words = options_of(words, {} if plan is None else plan.options)
-    return moved(session, Action.REQUEUE, chosen, plan, policy_of(words), words)
+    guide = guide_of(ramp, wait, stop_over, in_flight)
+    return moved(session, Action.REQUEUE, chosen, plan, policy_of(words), words, guide)
+
+
+def guide_of(
+    ramp: str | None, wait: str | None, stop_over: str | None, in_flight: int | None
+) -> "Guide | None":
+    """Read how a guided requeue goes; None without --ramp. Raises UsageError."""
+    from ledgerctl.domain.outcomes import Guide, parse_percent, parse_ramp
+
+    if ramp is None:
+        if wait is not None or stop_over is not None or in_flight is not None:
+            raise UsageError("--wait, --stop-over and --in-flight go with --ramp")
+        return None
+    patience = parse_duration("10m" if wait is None else wait)
+    share = parse_percent("5%" if stop_over is None else stop_over)
+    return Guide(parse_ramp(ramp), patience, share, in_flight)
 
 
 @command(app, "release", effect=Effect.BULK)
@@ -376,6 +410,7 @@ def moved(
     plan_file: PlanFile | None,
     policy: RequeuePolicy,
     words: dict[str, Any],
+    guide: "Guide | None" = None,
 ) -> Report:
     """Requeue or release what is selected; a dry run shows it."""
     from ledgerctl.operations.dead import Request, plan, planned_letters
@@ -393,6 +428,8 @@ def moved(
     made = plan(session.stores, request, shown=session.dry_run or confirmed)
     lines = question(session, request, made) if confirmed else []
     consent(session, lines, size=len(made.selected), bulk=True)
+    if made.selected and not session.dry_run and guide is not None:
+        return guided_requeue(session, request, made, guide)
     if made.selected and not session.dry_run:
         return carried_out(session, request, made, confirmed=confirmed)
     result = preview(made)
@@ -424,6 +461,29 @@ def carried_out(session: Session, request: "Request", made: "Plan", *, confirmed
     session.stores.dead_letters.require()
     result = run(session, apply)
     return finish(session, changed(made, result, remaining=remaining(session)), result)
+
+
+def guided_requeue(session: Session, request: "Request", made: "Plan", guide: "Guide") -> Report:
+    """Requeue the letters of a plan step by step, as one operation."""
+    from ledgerctl.operations.outcomes import carry_out_guided
+    from ledgerctl.render.views.dead import changed
+    from ledgerctl.render.views.outcomes import guided
+
+    def apply(running: "Run[Any]") -> None:
+        carry_out_guided(
+            session.stores,
+            request,
+            made,
+            running,
+            guide=guide,
+            operator=session.settings.operator,
+            clock=lambda: session.stores.queues.now(session.clock()),
+        )
+
+    session.stores.dead_letters.require()
+    result = run(session, apply)
+    report = guided(changed(made, result, remaining=remaining(session)), result.items[0])
+    return finish(session, report, result)
 
 
 def remaining(session: Session) -> int | None:

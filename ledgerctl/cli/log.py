@@ -7,6 +7,7 @@ import typer
 from ledgerctl.cli.command import command, noun
 from ledgerctl.cli.options import SHOWN, Limit, Since, window
 from ledgerctl.cli.session import Session
+from ledgerctl.domain.outcomes import LetterFate
 from ledgerctl.errors import NotFound
 from ledgerctl.render.report import Report
 
@@ -46,6 +47,31 @@ def list_operations(
         limit, operator=operator, command=named, since=lower
     )
     return operations([with_archived(session, one) for one in found], total)
+
+
+@command(app, "outcome")
+def outcome(
+    session: Session,
+    operation_id: Annotated[
+        str, typer.Argument(help="Operation id.", metavar="OPERATION_ID", show_default=False)
+    ],
+    fate: Annotated[
+        LetterFate | None,
+        typer.Option("--fate", help="Only items of this fate.", show_default=False),
+    ] = None,
+    limit: Limit = SHOWN,
+) -> Report:
+    """Tell what became of the letters that a requeue put back, from the stores alone.
+
+    Fates: died, failing, waiting, succeeded; left: on no list, and no outcome is recorded.
+
+    Examples: ledgerctl log outcome 20260311T031400123Z-5f2c9a01be
+              ledgerctl log outcome 20260311T031400123Z-5f2c9a01be --fate died -o json
+    """
+    from ledgerctl.operations.outcomes import outcome_of
+    from ledgerctl.render.views.outcomes import outcome as view
+
+    return view(outcome_of(session.stores, operation_id), fate=fate, limit=limit)
 
 
 def with_archived(session: Session, entry: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Result(Generic[Item]):
     error: LedgerctlError | None = None
     stopped: bool = False
     changed: bool = False  # a store has confirmed a write
+    alarm: bool = False  # stopped by what it saw, which is no error
     operation_id: str | None = None  # None: nothing was begun
 
     def count(self, name: str, number: int = 1, *, fate: Fate | None = None) -> None:

@@ -2,10 +2,10 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ledgerctl.domain.dead import Archived, Verdict
 from ledgerctl.domain.payload import sha256
@@ -78,6 +78,24 @@ def mark_of(chunk: Chunk, restore_id: str, back: set[int]) -> str:
     return f"{chunk.number}:{restore_id}:{numbers}"
 
 
+def operation_entry(stores: Stores, operation_id: str) -> Mapping[str, Any]:
+    """Return the log's entry of an operation that took dead letters.
+
+    Raises NotFound for an unknown operation, Refused for one that took none.
+    """
+    entry = stores.operator_log.get(operation_id)
+    if entry is None:
+        raise NotFound(
+            f"no operation {operation_id!r} in the log", hint="`ledgerctl log list` names them"
+        )
+    if entry.get("command") not in COMMANDS:
+        raise Refused(
+            f"operation {operation_id} is `{entry.get('command')}`: it took no dead letters",
+            hint="`dead requeue`, `dead release` and `dead review` take them",
+        )
+    return entry
+
+
 @dataclass(slots=True)
 class Restorable:
     """The letters that an operation took, and how many of them Redis knows nothing of any more."""
@@ -94,16 +112,7 @@ def restorable(stores: Stores, operation_id: str, *, from_archive: bool = False)
     With `from_archive` the lost letters that stand on no list are taken from the archive. Raises
     NotFound for an unknown operation, Refused for one that took no dead letters.
     """
-    entry = stores.operator_log.get(operation_id)
-    if entry is None:
-        raise NotFound(
-            f"no operation {operation_id!r} in the log", hint="`ledgerctl log list` names them"
-        )
-    if entry.get("command") not in COMMANDS:
-        raise Refused(
-            f"operation {operation_id} is `{entry.get('command')}`: it took no dead letters",
-            hint="restore undoes `dead requeue`, `dead release` and `dead review`",
-        )
+    entry = operation_entry(stores, operation_id)
     counts = entry.get("counts") or {}
     moved = sum(counts.get(name, 0) for name in ("moved", "requeued", "released"))
     archived = archived_by(stores, operation_id)

@@ -37,9 +37,9 @@ class Archive:
                 if not is_duplicate(error):
                     raise
 
-    def of_operation(self, operation_id: str) -> Iterator[Archived]:
-        """Yield what an operation was about to take, by chunk and then in the operation's order."""
-        bounds = {"$gte": f"{operation_id}:", "$lt": f"{operation_id};"}
+    def of_operation(self, operation_id: str, *, after: int = -1) -> Iterator[Archived]:
+        """Yield what an operation was about to take in the chunks after one, by chunk and order."""
+        bounds = {"$gte": f"{operation_id}:{after + 1:06d}:", "$lt": f"{operation_id};"}
         with self._mongo.reading("read the archive"):
             for document in self._documents.find({"_id": bounds}).sort("_id", 1):
                 yield to_archived(document)

@@ -35,6 +35,11 @@ class OperatorLog:
                 {"$set": {"finished_at": at, "counts": dict(counts), "exit_code": exit_code}},
             )
 
+    def note(self, operation_id: str, fields: Mapping[str, Any]) -> None:
+        """Keep more beside an entry while its operation goes on."""
+        with self._mongo.writing("note on the operator log"):
+            self._log.update_one({"_id": operation_id}, {"$set": dict(fields)})
+
     def get(self, operation_id: str) -> Document | None:
         """Return one entry."""
         with self._mongo.reading("read the operator log"):
