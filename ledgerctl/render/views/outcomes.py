@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerctl.domain.error_groups import error_group
-from ledgerctl.domain.outcomes import LetterFate, RampStep, counted
+from ledgerctl.domain.outcomes import LetterFate, RampStep, Watched, counted
 from ledgerctl.render.report import Column, Kind, Record, Report
 from ledgerctl.render.text import telling_line
 
@@ -47,34 +47,12 @@ def step_record(step: RampStep) -> Record:
 
 def outcome(found: "OperationOutcome", *, fate: LetterFate | None, limit: int) -> Report:
     """Show what became of what an operation moved; `fate` selects items and narrows no count."""
-    groups: defaultdict[str, Counter[LetterFate]] = defaultdict(Counter)
-    errors: dict[str, str | None] = {}
-    for one in found.letters:
-        group = error_group(one.error)
-        groups[group][found.fates[one.order]] += 1
-        errors.setdefault(group, one.error)
     chosen = [one for one in found.letters if fate in {None, found.fates[one.order]}]
-    items: list[Record] = [
-        {
-            "job_id": one.job_id,
-            "digest": one.digest,
-            "fate": str(found.fates[one.order]),
-            "error": one.error,
-        }
-        for one in (chosen[:limit] if limit else chosen)
-    ]
-    by_group: list[Any] = [
-        {"group": group, "error": errors[group], "fates": counted(fates.elements())}
-        for group, fates in sorted(groups.items(), key=lambda pair: -pair[1].total())
-    ]
-    rows = [
-        {**one["fates"], "group": one["group"], "error": telling_line(one["error"] or "")}
-        for one in by_group
-    ]
+    items = [item(found, one) for one in (chosen[:limit] if limit else chosen)]
     notes = [] if found.has_notes else ["this server has no notes of the operation"]
     if len(items) < len(chosen):
         notes.append(f"{len(items)} of {len(chosen)} shown; --limit 0 shows all")
-    totals = counted(found.fates.values())
+    totals, groups = counted(found.fates.values()), by_group(found)
     return Report(
         columns=ITEM_COLUMNS,
         records=items,
@@ -84,7 +62,7 @@ def outcome(found: "OperationOutcome", *, fate: LetterFate | None, limit: int) -
             "at": found.at,
             "moved": len(found.letters),
             "fates": totals,
-            "by_group": by_group,
+            "by_group": groups,
             "items": items,
             "shown": len(items),
             "total": len(chosen),
@@ -92,5 +70,34 @@ def outcome(found: "OperationOutcome", *, fate: LetterFate | None, limit: int) -
         items_key="items",
         foot=(", ".join(f"{number} {name}" for name, number in totals.items() if number) or "-",),
         notes=notes,
-        sections=[Report(GROUP_COLUMNS, rows, head=("By group:",))] if rows else [],
+        sections=group_section(groups),
     )
+
+
+def item(found: "OperationOutcome", one: Watched) -> Record:
+    """Show one letter and its fate."""
+    fate = str(found.fates[one.order])
+    return {"job_id": one.job_id, "digest": one.digest, "fate": fate, "error": one.error}
+
+
+def by_group(found: "OperationOutcome") -> list[Any]:
+    """Count the fates of each group of errors, the largest first."""
+    groups: defaultdict[str, Counter[LetterFate]] = defaultdict(Counter)
+    errors: dict[str, str | None] = {}
+    for one in found.letters:
+        group = error_group(one.error)
+        groups[group][found.fates[one.order]] += 1
+        errors.setdefault(group, one.error)
+    return [
+        {"group": group, "error": errors[group], "fates": counted(fates.elements())}
+        for group, fates in sorted(groups.items(), key=lambda pair: -pair[1].total())
+    ]
+
+
+def group_section(groups: Sequence[Any]) -> list[Report]:
+    """Show the groups as a table of their own."""
+    rows = [
+        {**one["fates"], "group": one["group"], "error": telling_line(one["error"] or "")}
+        for one in groups
+    ]
+    return [Report(GROUP_COLUMNS, rows, head=("By group:",))] if rows else []
