@@ -92,6 +92,8 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='' ;;
     'config show') options='' plain='-'
       values='' ;;
+    'config map') options='--database --ledger --jobs' plain='-'
+      values='--database=- --ledger=- --jobs=-' ;;
     'config init') options='--yes --confirm' plain='-'
       values='--confirm=-' ;;
     'config path') options='' plain='-'
@@ -110,7 +112,7 @@ _ledgerctl_of() { # what a command takes: its options, those with a value, the k
       values='--confirm=-' ;;
     'completion show') options='' plain='bash,zsh,fish'
       values='' ;;
-    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes,deployments,worker'
+    'help') options='' plain='exit-codes,environment,time,output,safety,cron,verdicts,codes,deployments,map,worker'
       values='' ;;
     *) return 1 ;;
   esac
@@ -131,7 +133,7 @@ _ledgerctl_commands() { # the commands of a noun
     ledger) echo 'audit,repair,correct,export' ;;
     db) echo 'init,tidy,roles' ;;
     log) echo 'list,outcome,show' ;;
-    config) echo 'show,init,path' ;;
+    config) echo 'show,map,init,path' ;;
     sandbox) echo 'start,stop,status,env,reset' ;;
     completion) echo 'show' ;;
   esac
