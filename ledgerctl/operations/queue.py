@@ -274,7 +274,7 @@ def plan_recovery(stores: Stores, *, older_than: timedelta, force: bool) -> list
     Lists without a lease are left unless `force`. A live worker's job is never recovered.
     """
     queues = stores.queues
-    keys = queues.processing_keys()
+    keys = queues.walk(queues.keys.processing) or []
     expiries = stores.leases.expiries(LEASE_PREFIX) if keys else {}
     return [
         WorkerEntries(
@@ -295,6 +295,8 @@ def recover(
     Yields worker and count of each chunk that was moved; stops between two chunks.
     """
     for worker in found:
+        if stores.queues.is_large:
+            stores.queues.remember(worker.key)
         if worker.hold is None:
             for moved in recovered_chunks(stores, worker.key, worker.entries):
                 yield worker.worker, moved

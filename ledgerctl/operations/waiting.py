@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ledgerctl.domain.payload import Payload, read_payload
+from ledgerctl.domain.queue import LEASE_PREFIX
 from ledgerctl.domain.sieve import name_key, possible_names
 from ledgerctl.stores.codec import may_print_otherwise
 from ledgerctl.stores.connections import Stores
@@ -20,6 +21,14 @@ class Page(NamedTuple):
     entries: int
 
 
+def processing_lists(stores: Stores, known: Sequence[str]) -> list[str]:
+    """Return the processing lists to read; a database too large to walk adds those of the leases."""
+    if not stores.queues.is_large:
+        return list(known)
+    workers = stores.leases.expiries(LEASE_PREFIX)
+    return sorted({*known, *map(stores.retry_lists.processing_key, workers)})
+
+
 class Waiting:
     """Tells if a job waits; the lists are read once, as raw bytes, when the first is asked for.
 
@@ -28,7 +37,7 @@ class Waiting:
 
     def __init__(self, stores: Stores, processing: Sequence[str]) -> None:
         self._stores = stores
-        self._lists = (stores.queues.keys.retry, *processing)
+        self._lists = (stores.queues.keys.retry, *processing_lists(stores, processing))
         self._pages: list[Page] = []
         self._page_of: dict[int, int] | None = None  # by the hash of a job that it may name
         self._also_on: defaultdict[int, list[int]] = defaultdict(list)  # further pages

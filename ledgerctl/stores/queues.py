@@ -50,6 +50,7 @@ class Queues:
 
     def __init__(self, settings: Settings, notice: Notice = lambda _text: None) -> None:
         self._settings = settings
+        self._notice = notice
         self.keys = settings.keys
         self.client: PatientRedis = PatientRedis(
             redis_place(settings.redis_url.reveal()),
@@ -253,6 +254,8 @@ class Queues:
         found = None if self.is_large else self.walk(stem, rounds=WALK_ROUNDS)
         if found is not None:
             return found
+        if not self.is_large:
+            self._notice("Redis has more than 100,000 keys: processing lists are known by name")
         self.is_large = True
         names = self._names_key(f"{stem}:")
         with self.reading(f"read {names}"):
@@ -265,7 +268,8 @@ class Queues:
         found: set[bytes] = set()
         cursor: Any = 0
         with self.reading(f"look for {stem}:*"):
-            for _ in count() if rounds is None else range(rounds):
+            for number in count() if rounds is None else range(rounds):
+                self.is_large |= number >= WALK_ROUNDS
                 cursor, names = cast(
                     tuple[Any, list[bytes]],
                     self.client.scan(cursor, match=pattern, count=WALK_ENTRIES),
