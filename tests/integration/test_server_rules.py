@@ -59,8 +59,11 @@ WORDS: dict[str, Sequence[str]] = {
     "ledger correct": ["job-2", "--reason", "x", "--yes"],
     "ledger export": [],
     "doctor": [],
+    "metrics": [],
     "db init": [],
+    "db tidy": ["--yes"],
     "log list": [],
+    "log outcome": [OPERATION],
     "log show": [OPERATION],
 }
 # They ask no server of ours, or start their own.
