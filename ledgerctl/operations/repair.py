@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, assert_never
 
 from ledgerctl.domain.findings import Case, Code
@@ -140,7 +141,7 @@ class Repairer:
 
     def _cases(self, selection: RepairSelection) -> Iterator[Case]:
         for some in chunks(selection.jobs, LOADED):
-            yield from load(self.stores, some)
+            yield from self.stores.mongo.patiently(partial(load, self.stores, some))
         for some in chunks(selection.rows, LOADED):
             rows = self.stores.ledger.among(some)
             missing = without_message(self.stores, rows)
@@ -164,12 +165,12 @@ class Repairer:
                 self._heal(repair, run)
             if case.job_id is None:
                 return
-            case = load(self.stores, [case.job_id])[0]
+            case = self.stores.mongo.patiently(partial(load, self.stores, [case.job_id]))[0]
 
     def _heal(self, repair: Repair, run: RepairRun) -> None:
         wrote = False
         for step in repair.steps:
-            effect = self._apply(step, run)
+            effect = self.stores.mongo.patiently(partial(self._apply, step, run))
             if isinstance(effect, Refusal):
                 run.result.items.append(RepairNote(effect.why, refused=True))
                 run.result.fates[Fate.REFUSED] += 1

@@ -549,7 +549,9 @@ class Batch:
         """Take one step; wait long only for the first held job, as a killed client may hold many."""
         patience_s = PATIENCE_S if result.error is None else NEXT_PATIENCE_S
         try:
-            attempt.result = take_alone(self.stores, attempt, patience_s=patience_s)
+            attempt.result = self.stores.mongo.patiently(
+                partial(take_alone, self.stores, attempt, patience_s=patience_s)
+            )
         except JobHeld as error:
             result.error = error
 

@@ -359,6 +359,18 @@ class Mongo:
                     raise
             time.sleep(LOST_PAUSE_S)
 
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Run a step, again while nothing was sent because no primary is there, for 30 s."""
+        until: float | None = None
+        while True:
+            try:
+                return act()
+            except StoreUnavailable:
+                until = until or time.monotonic() + self.outage.limit_s
+                if self.outage.is_over_limit or time.monotonic() >= until:
+                    raise
+            time.sleep(LOST_PAUSE_S)
+
     def translated(self, error: Exception, action: str, *, sent: bool) -> LedgerctlError:
         """Return our error for a driver's; `sent` says that the action may have been applied."""
         if isinstance(error, mongo_errors.ServerSelectionTimeoutError):
@@ -426,7 +438,7 @@ class Mongo:
         Raises JobHeld when the conflict outlasts the patience, OutcomeUnknown when the commit's
         reply stays away; what `body` itself raises ends the transaction and goes on.
         """
-        held_until = time.monotonic() + patience_s
+        held_until: float | None = None  # from the first conflict: an attempt may hang before it
         lost_until: float | None = None
         pause_s = 0.002
         with self._session(action) as session:
@@ -440,10 +452,11 @@ class Mongo:
                     if code_of(error) in IN_THE_WAY:
                         if once:
                             raise Conflicted(action) from None
+                        held_until = held_until or time.monotonic() + patience_s
                         if time.monotonic() >= held_until:
                             raise self._held(action) from None
                     else:  # no primary: that time is nobody's conflict
-                        held_until += time.monotonic() - started
+                        held_until = None
                         lost_until = lost_until or started + self.outage.limit_s
                         if time.monotonic() >= lost_until:
                             raise self.translated(error, action, sent=False) from None

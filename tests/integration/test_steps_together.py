@@ -11,7 +11,7 @@ import pytest
 from bson import Decimal128, ObjectId
 
 from ledgerctl.domain.jobs import Outcome, Step, StepResult
-from ledgerctl.errors import JobHeld, OutcomeUnknown, RefusedByServer, UnexpectedReply
+from ledgerctl.errors import JobHeld, OutcomeUnknown, UnexpectedReply
 from ledgerctl.operations import steps
 from ledgerctl.operations.database import build_indexes
 from ledgerctl.stores.connections import Stores
@@ -262,7 +262,7 @@ def test_a_job_that_cannot_be_written_stops_no_other(
     )
     assert said == {
         "job-1": Outcome.APPLIED,
-        "job-2": RefusedByServer,
+        "job-2": Outcome.REFUSED_BY_SERVER,
         "job-3": UnexpectedReply,
         "job-4": UnicodeEncodeError,
         "\u00e9": Outcome.APPLIED,
