@@ -45,13 +45,33 @@ def change(session: Session, wanted: Change[Planned, Item]) -> Report:
     Nothing is asked and no operation is begun where nothing is selected.
     """
     planned = wanted.plan()
-    size = wanted.size(planned)
-    consent(session, [wanted.question(planned)], size=size, bulk=wanted.bulk)
-    if session.dry_run or not size:
-        result = wanted.preview(planned)
-    else:
-        result = run(session, lambda running: wanted.apply(planned, running), ready=wanted.ready)
+    result = preview_or_run(
+        session,
+        [wanted.question(planned)],
+        size=wanted.size(planned),
+        bulk=wanted.bulk,
+        preview=lambda: wanted.preview(planned),
+        apply=lambda running: wanted.apply(planned, running),
+        ready=wanted.ready,
+    )
     return finish(session, wanted.view(planned, result), result)
+
+
+def preview_or_run(
+    session: Session,
+    question: Sequence[str],
+    *,
+    size: int,
+    bulk: bool,
+    preview: Callable[[], Result[Item]],
+    apply: Callable[[Run[Item]], None],
+    ready: Callable[[], None],
+) -> Result[Item]:
+    """Ask, then run; a dry run and an empty selection are only previewed."""
+    consent(session, question, size=size, bulk=bulk)
+    if session.dry_run or not size:
+        return preview()
+    return run(session, apply, ready=ready)
 
 
 def consent(session: Session, question: Sequence[str], *, size: int, bulk: bool) -> None:

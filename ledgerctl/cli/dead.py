@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ledgerctl.cli.change import Change, change, consent, finish, run
+from ledgerctl.cli.change import Change, change, finish, preview_or_run, run
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.dead_selectors import (
     LIMIT,
@@ -25,9 +25,11 @@ from ledgerctl.render.report import Report
 from ledgerctl.render.text import telling_line, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerctl.domain.dead import Plan, Selection
     from ledgerctl.domain.outcomes import Guide
-    from ledgerctl.domain.results import Run
+    from ledgerctl.domain.results import Result, Run
     from ledgerctl.operations.dead import Request
 
 app = noun("dead")
@@ -336,23 +338,24 @@ def review(session: Session, chosen: Chosen) -> Report:
     """
     from ledgerctl.cli.dead_review import require_terminal
     from ledgerctl.cli.dead_review import review as sit
-    from ledgerctl.domain.results import Result
     from ledgerctl.operations.dead import leased, listed
     from ledgerctl.render.views.dead import reviewed
 
     require_terminal()
-    consent(session, ["review dead letters"], size=1, bulk=False)
-    session.stores.dead_letters.require()
-    with leased(session.stores, operator=session.settings.operator, needed=False):
-        pass  # puts back what a dead owner passed over
     plan = None if chosen.plan is None else read_any_plan(chosen.plan)
     wanted = selection(session, chosen, plan)
-    found, _ = listed(session.stores, wanted, limit=wanted.limit)
-    if not found:
-        session.note("no dead letter to review")
-        empty: Result[None] = Result()
-        return finish(session, reviewed(empty), empty)
-    result: Result[None] = run(session, lambda running: sit(session, found, running))
+
+    def apply(running: "Run[None]") -> None:
+        with leased(session.stores, operator=session.settings.operator, needed=False):
+            pass  # puts back what a dead owner passed over
+        found, _ = listed(session.stores, wanted, limit=wanted.limit)
+        if found:
+            sit(session, found, running)
+        else:
+            session.note("no dead letter to review")
+
+    ready = session.stores.dead_letters.require
+    result = run(session, apply, question="review dead letters", ready=ready)
     return finish(session, reviewed(result), result)
 
 
@@ -416,6 +419,7 @@ def moved(
     from ledgerctl.operations.dead import Request, plan, planned_letters
     from ledgerctl.operations.dead_moves import preview
     from ledgerctl.render.views.dead import changed, planned
+    from ledgerctl.render.views.outcomes import guided
 
     wanted = selection(session, chosen, plan_file)
     if wanted.is_empty:
@@ -426,64 +430,51 @@ def moved(
     request = Request(action, wanted, policy, None if plan_file is None else plan_file.at)
     confirmed = will_ask(session)
     made = plan(session.stores, request, shown=session.dry_run or confirmed)
-    lines = question(session, request, made) if confirmed else []
-    consent(session, lines, size=len(made.selected), bulk=True)
-    if made.selected and not session.dry_run and guide is not None:
-        return guided_requeue(session, request, made, guide)
-    if made.selected and not session.dry_run:
-        return carried_out(session, request, made, confirmed=confirmed)
-    result = preview(made)
-    if not session.dry_run:
-        return finish(session, changed(made, result, remaining=made.depth), result)
-    place = plan_of(session, words | {"selectors": chosen.given()})
-    return finish(
-        session, planned(made, planned_letters(session.stores, made, requeues=True), place), result
+    result: Result[Any] = preview_or_run(
+        session,
+        question(session, request, made) if confirmed else [],
+        size=len(made.selected),
+        bulk=True,
+        preview=lambda: preview(made),
+        apply=mover(session, request, made, guide, confirmed=confirmed),
+        ready=session.stores.dead_letters.require,
     )
+    if session.dry_run:
+        place = plan_of(session, words | {"selectors": chosen.given()})
+        items = planned_letters(session.stores, made, requeues=True)
+        return finish(session, planned(made, items, place), result)
+    left = remaining(session) if result.operation_id else made.depth
+    report = changed(result.items[0] if result.items else made, result, remaining=left)
+    return finish(session, guided(report, result.items[1:]), result)
 
 
-def carried_out(session: Session, request: "Request", made: "Plan", *, confirmed: bool) -> Report:
-    """Move the letters of a plan, as one operation."""
+def mover(
+    session: Session, request: "Request", made: "Plan", guide: "Guide | None", *, confirmed: bool
+) -> "Callable[[Run[Any]], None]":
+    """Return what moves the letters of a plan, all at once or step by step, as one operation."""
     from ledgerctl.operations.dead_moves import carry_out
-    from ledgerctl.render.views.dead import changed
-
-    def apply(running: "Run[None]") -> None:
-        nonlocal made
-        made = carry_out(
-            session.stores,
-            request,
-            made,
-            running,
-            operator=session.settings.operator,
-            now=server_now(session),
-            confirmed=confirmed,
-        )
-
-    session.stores.dead_letters.require()
-    result = run(session, apply)
-    return finish(session, changed(made, result, remaining=remaining(session)), result)
-
-
-def guided_requeue(session: Session, request: "Request", made: "Plan", guide: "Guide") -> Report:
-    """Requeue the letters of a plan step by step, as one operation."""
     from ledgerctl.operations.outcomes import carry_out_guided
-    from ledgerctl.render.views.dead import changed
-    from ledgerctl.render.views.outcomes import guided
 
-    def apply(running: "Run[Any]") -> None:
-        carry_out_guided(
+    operator = session.settings.operator
+    if guide is not None:
+        return lambda running: carry_out_guided(
             session.stores,
             request,
             made,
             running,
             guide=guide,
-            operator=session.settings.operator,
+            operator=operator,
             clock=lambda: session.stores.queues.now(session.clock()),
         )
-
-    session.stores.dead_letters.require()
-    result = run(session, apply)
-    report = guided(changed(made, result, remaining=remaining(session)), result.items[0])
-    return finish(session, report, result)
+    return lambda running: carry_out(
+        session.stores,
+        request,
+        made,
+        running,
+        operator=operator,
+        now=server_now(session),
+        confirmed=confirmed,
+    )
 
 
 def remaining(session: Session) -> int | None:

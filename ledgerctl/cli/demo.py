@@ -55,12 +55,14 @@ def demo(session: Session) -> Report | None:
 
 def prepare(session: Session) -> dict[str, str]:
     """Start the servers, load both databases and return the environment of the tour's commands."""
+    from ledgerctl.cli.sandbox import changing
     from ledgerctl.sandbox import servers, story
 
-    with suppress(SettingsError):  # it acts on the sandbox alone, and needs no settings
-        session.consent(
-            ["load the demo story into the sandbox", session.place()], count=1, bulk=False
-        )
+    with (
+        suppress(SettingsError),  # it acts on the sandbox alone, and needs no settings
+        changing(session, "load the demo story into the sandbox"),
+    ):
+        pass
     session.progress("starting mongod and valkey-server …")
     running = servers.start(servers.own_directory())
     session.progress("loading the story …")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ledgerctl.cli.change import consent
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
 from ledgerctl.render.report import Column, Kind, Record, Report
@@ -39,7 +40,7 @@ def start(session: Session) -> Report:
     from ledgerctl.sandbox import servers
 
     directory = servers.own_directory()
-    with _changing(session, "starting mongod and valkey-server …"):
+    with changing(session, "starting mongod and valkey-server …"):
         running = servers.start(directory)
     return _report(directory, running.servers, foot=(USE_IT,), started=running.started)
 
@@ -54,7 +55,7 @@ def stop(session: Session) -> Report:
     from ledgerctl.sandbox import servers
 
     directory = servers.own_directory()
-    with _changing(session, "stopping mongod and valkey-server …"):
+    with changing(session, "stopping mongod and valkey-server …"):
         stopped = servers.stop(directory)
     return _report(directory, servers.status(directory), stopped=stopped)
 
@@ -103,15 +104,15 @@ def reset(session: Session) -> Report:
     from ledgerctl.sandbox import servers
 
     directory = servers.own_directory()
-    with _changing(session, "emptying the sandbox …"):
+    with changing(session, "emptying the sandbox …"):
         running = servers.reset(directory)
     return _report(directory, running.servers, foot=(USE_IT,), started=running.started)
 
 
 @contextmanager
-def _changing(session: Session, text: str) -> Iterator[None]:
+def changing(session: Session, text: str) -> Iterator[None]:
     """Ask what the profile wants asked before any change, then show what is going on."""
-    session.consent([text, session.place()], count=1, bulk=False)
+    consent(session, [text], size=1, bulk=False)
     session.progress(text)
     try:
         yield

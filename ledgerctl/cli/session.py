@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
@@ -19,12 +19,9 @@ from ledgerctl.errors import (
     LedgerctlError,
     Mapped,
     OutputFailed,
-    PartlyDone,
     ReadOnlyProfile,
-    SelectionChanged,
     SettingsError,
     UsageError,
-    exit_code_of,
 )
 
 if TYPE_CHECKING:
@@ -34,11 +31,6 @@ if TYPE_CHECKING:
     from ledgerctl.operations.log import Operation
     from ledgerctl.render.report import Record, Report
     from ledgerctl.stores.connections import Stores
-
-
-NOTHING_CHANGED = frozenset(
-    {ExitCode.REFUSED, ExitCode.NOT_FOUND, ExitCode.UNAVAILABLE, ExitCode.HELD}
-)
 UNMAPPED = frozenset({"dead", "config", "sandbox", "demo"})  # change nothing that a map names
 NOTES_MAX = 1_000  # what a long run says is kept up to here when it cannot be printed at once
 
@@ -248,21 +240,6 @@ class Session:
                 + ("" if self.words.effect == "loop" else ", or look with --dry-run"),
             )
 
-    def consent(self, lines: Sequence[str], *, count: int, bulk: bool) -> None:
-        """Return only when the change may go on; a dry run is never asked.
-
-        `lines` say where, as whom, what and how many; they go to stderr before the question.
-        Raises SelectionChanged, ConsentMissing or Declined. No terminal never means yes.
-        """
-        self.permit()
-        if self.words.expect is not None and self.words.expect != count:
-            raise SelectionChanged(
-                f"expected {self.words.expect}, found {count}: nothing was changed",
-                hint="look again with --dry-run",
-            )
-        if not self.dry_run:
-            self.ask(lines, bulk=bulk)
-
     def ask(self, question: Sequence[str], *, bulk: bool) -> None:
         """Return once the operator agrees: on a protected profile by its name, else to bulk changes.
 
@@ -350,33 +327,6 @@ class Session:
         if operation.unfinished is not None:
             why = operation.unfinished.message
             self.unlogged = f"entry {operation.id} stays open in the operator log: {why}"
-
-    @contextmanager
-    def operation(self) -> Iterator["Operation"]:
-        """Provide one entry of the operator log around a change: written before it, completed after it."""
-        operation = self.begin()
-        try:
-            with self._told_truly(operation.counts):
-                yield operation
-        except BaseException as error:
-            self.end(operation, {}, exit_code_of(error))
-            raise
-        self.end(operation, {}, int(self.stop.exit_code or operation.exit_code))
-
-    @contextmanager
-    def _told_truly(self, counts: Mapping[str, int]) -> Iterator[None]:
-        """Let no error say that nothing changed once something has."""
-        try:
-            yield
-        except (LedgerctlError, OSError) as error:
-            found = error if isinstance(error, LedgerctlError) else self.bug(error)
-            if found.exit_code not in NOTHING_CHANGED or not self.stores.changes:
-                raise
-            done = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise PartlyDone(
-                f"{found.message}; before that something was changed{done and f': {done}'}",
-                hint="run the same command again: what is done stays done",
-            ) from None
 
     # output
 

@@ -13,8 +13,8 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (7, "sent, but the outcome is unknown; running it again is safe"),
     (8, "some done and some not; the report says which"),
     (9, "another run holds the lease, or another operation holds the job; try again"),
-    (130, "interrupted by Ctrl-C; the chunk in hand was finished"),
     (129, "stopped by SIGHUP; the chunk in hand was finished"),
+    (130, "interrupted by Ctrl-C; the chunk in hand was finished"),
     (143, "stopped by SIGTERM; the chunk in hand was finished"),
 )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
+from typing import Any
 
 from ledgerctl.domain.dead import Action, Letter, Plan, counted, named_ends
 from ledgerctl.domain.payload import read_payload
@@ -399,13 +400,13 @@ def carry_out(
     stores: Stores,
     request: Request,
     made: Plan,
-    run: Run[None],
+    run: Run[Any],
     *,
     operator: str,
     now: datetime,
     confirmed: bool,
-) -> Plan:
-    """Move the letters of a plan in one operation; give the plan that was carried out.
+) -> None:
+    """Move the letters of a plan in one operation; the result's item is the plan as carried out.
 
     What somebody has confirmed meanwhile is judged anew, and so is what stood on lists of passed
     letters; nothing is added to it. Raises LeaseHeld when another run holds the lease.
@@ -415,6 +416,7 @@ def carry_out(
     with leased(stores, operator=operator, needed=needed, passed=passed) as lease:
         if confirmed or passed:
             made = plan(stores, request, shown=False, only=made.selected.once_each())
+        run.result.items.append(made)
         deep = lease is None and gains_by_lease(made)
         with leased_if_free(stores, operator=operator, wanted=deep) as own:
             moving = Move(
@@ -433,7 +435,6 @@ def carry_out(
                 moving.run()
             finally:
                 report(made, moving, run.result)
-    return made
 
 
 def report(made: Plan, moving: Move, result: Result[None]) -> None:

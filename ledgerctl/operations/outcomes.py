@@ -166,11 +166,15 @@ def carry_out_guided(
     guide: Guide,
     operator: str,
     clock: Callable[[], datetime],
-) -> Guided:
-    """Requeue a plan's letters in guided steps; the result is true however it ends."""
+) -> None:
+    """Requeue a plan's letters in guided steps; the result is true however it ends.
+
+    Its items are the plan as carried out, and the guided run.
+    """
     with leased(stores, operator=operator, needed=False):
         pass  # puts back what a dead owner passed over
     made = plan(stores, request, shown=False, only=made.selected.once_each())
+    run.result.items.append(made)
     moving = Move(stores, run.operation_id, made, now=clock(), at=stores.mongo.now())
     moving.stopping = run.stopping
     needed = request.selection.is_filter
@@ -188,7 +192,6 @@ def carry_out_guided(
         report(made, moving, run.result)
         run.result.alarm = guided.stopped_by in {"failures", "no_outcome"}
         run.result.items.append(guided)
-    return guided
 
 
 def watched(archived: Archived, plan: Plan | None = None) -> Watched | None:

@@ -38,7 +38,11 @@ def test_rebuild_prints_the_documents_keys(stores: Stores, run: Runner) -> None:
     assert done.code == 0
     assert isinstance(document.pop("duration_s"), float)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document.pop("as_of"))
+    assert isinstance(document.pop("operation_id"), str)
     assert document == {
+        "dry_run": False,
+        "error": None,
+        "not_tried": 0,
         "from": "2026-03-04",
         "to": "2026-03-06",
         "timezone": "UTC",

@@ -192,7 +192,8 @@ def test_a_first_signal_lets_the_job_in_hand_finish(
     assert worker.returncode == code
     assert out == b"ran\tsucceeded\n1\t1\n"
     assert b"the job in hand is finished first" in err
-    assert b"stopped after the job in hand was finished; go on with: ledgerctl queue work " in err
+    assert b"stopped after the job in hand was finished" in err
+    assert b"to continue, run:\nledgerctl queue work " in err
     assert lists_of(redis_client) == {RETRY: [make_entry("job-2")]}
     assert status(stores, "job-1") == "succeeded"
 

@@ -267,6 +267,9 @@ def test_cron_consumes_the_inbox_and_rebuilds_summaries(town: Town) -> None:
 def test_what_is_not_a_roles_to_do_ends_with_6_before_anything_moved(
     town: Town, role: str, command: tuple[str, ...]
 ) -> None:
+    place = town.root[town.database]
+    place.jobs.insert_one(make_job("job-3", is_refunded=True, refunded_at=NOON))
+    place.ledger.insert_one(make_row("job-3"))  # something to repair
     before = town.state()
     done = town.run_as(role, *command)
     assert done.code == 6, done

@@ -28,8 +28,11 @@ WHY = {
 }
 
 
-def guided(report: Report, found: "Guided") -> Report:
-    """Add the steps of a guided requeue to its report."""
+def guided(report: Report, runs: "Sequence[Guided]") -> Report:
+    """Add the steps of a guided requeue, if it was one, to its report."""
+    if not runs:
+        return report
+    (found,) = runs
     steps = [step_record(step) for step in found.steps]
     document = {**(report.document or {}), "steps": steps, "stopped_by": found.stopped_by}
     section = Report(STEP_COLUMNS, steps, head=("Steps:",))
