@@ -1,6 +1,7 @@
 """Dead letters: read in pages, judged by their jobs, selected; nothing is changed here."""
 
 import re
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -190,7 +191,9 @@ def listed(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[
     survey = stores.queues.survey()
     found = selection.of(look(stores, selection, survey=survey))
     depth = stores.dead_letters.depth(survey)
-    shown = count_requeues(stores, list(islice(found, limit)))
+    shown = count_requeues(
+        stores, list(islice(found, None if limit is None else min(limit, sys.maxsize)))
+    )
     if selection.names or selection.is_filter:
         return shown, len(shown) + sum(1 for _ in found)
     return shown, max(depth, len(shown))

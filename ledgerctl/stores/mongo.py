@@ -38,6 +38,7 @@ from ledgerctl.errors import (
     InvariantBroken,
     JobHeld,
     LedgerctlError,
+    NotPermitted,
     OutcomeUnknown,
     SettingsError,
     StoreUnavailable,
@@ -273,8 +274,11 @@ class Mongo:
             return
         name = self.database.name
         alike = {"name": {"$regex": f"^{re.escape(name)}$", "$options": "i"}}
-        with self.reading("look for the database"):
-            found = self.client.admin.command("listDatabases", nameOnly=True, filter=alike)
+        try:
+            with self.reading("look for the database"):
+                found = self.client.admin.command("listDatabases", nameOnly=True, filter=alike)
+        except NotPermitted:  # then nobody can tell
+            return
         names = [one["name"] for one in found["databases"]]
         if names and name not in names:
             raise SettingsError(

@@ -75,7 +75,7 @@ def test_a_hang_up_that_is_ignored_at_the_start_stays_ignored() -> None:
     """As under nohup: the run goes on when its terminal is gone."""
     script = (
         "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from ledgerctl.cli.signals import Stop\n"
+        "from ledgerctl.cli.signals import StopSignal as Stop\n"
         "stop = Stop(); stop.install(); os.kill(os.getpid(), signal.SIGHUP)\n"
         "print(stop.requested)"
     )

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
-from ledgerctl.domain.summary import DaySpan
-from ledgerctl.errors import LeaseHeld, OutcomeUnknown, PartlyDone, StoreBusy
+from ledgerctl.domain.summary import DaySpan, Rebuilt
+from ledgerctl.errors import LeaseHeld, OutcomeUnknown, StoreBusy
 from ledgerctl.operations import rebuild as product
 from ledgerctl.operations.rebuild import LEASE, MARK, RebuildRequest, rebuild
 from ledgerctl.stores.connections import Stores
@@ -125,8 +125,11 @@ def test_trouble_after_the_first_day_says_what_was_written(
         real(span, *words)  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(stores.summaries, "merge_day", full)
-    with pytest.raises(PartlyDone, match="2026-03-01"):
-        rebuild(stores, MARCH)
+    begun: list[Rebuilt] = []
+    with pytest.raises(StoreBusy):
+        rebuild(stores, MARCH, begun=begun.append)
+    assert begun[0].days_written == stores.mongo.collection("usage_daily").count_documents({})
+    assert set(begun[0].days_left) >= {"2026-03-06", "2026-03-07", "2026-03-08"}
     monkeypatch.undo()
     assert rebuild(stores, MARCH).days_written == 8
 
@@ -160,8 +163,10 @@ def test_a_day_that_a_full_server_wrote_in_part_is_not_said_to_be_unchanged(
         raise StoreBusy("cannot write: disk full")
 
     monkeypatch.setattr(stores.summaries, "merge_day", full)
-    with pytest.raises(PartlyDone, match="some summaries of 2026-03-01 were written"):
-        rebuild(stores, MARCH)
+    begun: list[Rebuilt] = []
+    with pytest.raises(StoreBusy):
+        rebuild(stores, MARCH, begun=begun.append)
+    assert (begun[0].days_written, begun[0].days_left) == (1, ("2026-03-01",))
 
 
 def test_two_days_that_create_the_collection_at_once_are_both_written(

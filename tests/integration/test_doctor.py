@@ -248,6 +248,7 @@ def test_a_user_who_may_do_nothing_is_let_in_and_told_what_is_not_known(
         "mongo.transactions",
         "mongo.clock",
         "ledger.append_only",
+        "redis.commands",
         "redis.reachable",
         "config.permissions",
     }

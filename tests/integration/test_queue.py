@@ -125,7 +125,9 @@ def test_looking_changes_no_list(invoke: Invoker, redis_client: Redis) -> None:
     assert lists_of(redis_client) == before
 
 
-def test_a_list_of_another_type_is_exit_3(invoke: Invoker, redis_client: Redis) -> None:
+def test_a_list_of_another_type_is_exit_3(
+    invoke: Invoker, redis_client: Redis, charged: None
+) -> None:
     redis_client.zadd(RETRY, {"a": 1})
     for words in (["stats"], ["list", "retry"], ["push", "job-1", "--error", "x"]):
         assert invoke("queue", *words).code == 3
@@ -241,7 +243,7 @@ def test_a_push_at_the_cap_moves_to_the_dead_letters(
     ("given", "attempts", "to"), [("0", 1, "retry"), ("3", 4, "retry"), ("4", 5, "dead_letter")]
 )
 def test_attempts_given_stand_in_for_the_count_found(
-    invoke: Invoker, redis_client: Redis, given: str, attempts: int, to: str
+    invoke: Invoker, redis_client: Redis, charged: None, given: str, attempts: int, to: str
 ) -> None:
     redis_client.rpush(MINE, make_entry(attempts=1))
     found = push(invoke, "job-1", "--attempts", given)
@@ -250,7 +252,11 @@ def test_attempts_given_stand_in_for_the_count_found(
 
 @pytest.mark.parametrize("given", ["45", "46", "1023", "999999"])
 def test_no_count_overflows_the_wait(
-    invoke: Invoker, redis_client: Redis, monkeypatch: pytest.MonkeyPatch, given: str
+    invoke: Invoker,
+    redis_client: Redis,
+    charged: None,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
 ) -> None:
     monkeypatch.setenv("LEDGERCTL_MAX_ATTEMPTS", "100000000")
     redis_client.rpush(RETRY, make_entry())
@@ -322,7 +328,7 @@ def test_an_integer_id_is_found_and_spelled_as_a_number(
 
 
 def test_an_empty_base_makes_a_failed_job_due_at_once(
-    invoke: Invoker, redis_client: Redis, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoker, redis_client: Redis, charged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEDGERCTL_RETRY_BASE", "0s")
     redis_client.rpush(MINE, make_entry())
@@ -581,7 +587,7 @@ def read_only(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_read_only_profile_refuses_every_change_before_it_looks(
-    read_only: dict[str, str], invoke: Invoker, redis_client: Redis
+    charged: None, read_only: dict[str, str], invoke: Invoker, redis_client: Redis
 ) -> None:
     redis_client.rpush(RETRY, make_entry())
     redis_client.rpush(MINE, make_entry("b"))

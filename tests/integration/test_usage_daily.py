@@ -174,7 +174,7 @@ def test_a_text_time_and_a_tenant_instead_of_an_account_are_understood(stores: S
     build_indexes(stores)
     put(stores, "job-1")
     stores.mongo.collection("outbox").update_one(
-        {},
+        {"_id": "job-1:charge"},
         {"$set": {"tenant_id": "acct-1", "payload": {"created_at": "2026-03-08T13:00:00+01:00"}}},
     )
     assert consumed(stores).succeeded == 1

@@ -12,7 +12,7 @@ from ledgerctl.render.text import age_text, folded_sentence, telling_line, visib
 from ledgerctl.render.views.job_page import job_document
 
 KEYS = "r requeue · l release · s skip · b back · u undo the last · m more · q quit"
-ERROR_LINES, ROWS = 2, 4
+ERROR_LINES, ID_LINES, ROWS = 2, 3, 4
 PAYLOAD_BYTES = 100_000  # `dead show` has the rest
 
 
@@ -60,11 +60,18 @@ def head_lines(letter: Letter, place: Place, width: int, now: datetime) -> list[
     return [
         f"letter {place.number} of {place.count}  {decided}".rstrip(),
         f"verdict  {letter.verdict}{attempts}{failed}  digest {letter.digest}",
-        *pieces(f"job      {visible(letter.job_id or '-')}", width),
-        f"account  {visible(letter.account_id or '-')}",
+        *few(pieces(f"job      {visible(letter.job_id or '-')}", width)),
+        *few(pieces(f"account  {visible(letter.account_id or '-')}", width)),
         *(lines if len(lines) <= ERROR_LINES else [lines[0], f"{lines[1][: width - 3]} …"]),
         "",
     ]
+
+
+def few(lines: Sequence[str]) -> Sequence[str]:
+    """Cut an id that would fill the screen; `dead show` has it whole."""
+    if len(lines) <= ID_LINES:
+        return lines
+    return [*lines[: ID_LINES - 1], f"… {len(lines) - ID_LINES + 1} more lines: `dead show`"]
 
 
 def payload_lines(letter: Letter, first: int, room: int, width: int) -> list[str]:
