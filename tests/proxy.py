@@ -22,6 +22,9 @@ REPLY_WAIT_S = 10.0
 ANY = "*"
 HELLO = {"", "hello", "ismaster", "isMaster", "endSessions", "CLIENT", "HELLO", "SELECT", "PING"}
 STRANGE = {"ok": 0.0, "code": 4242, "codeName": "Weather", "errmsg": "strange weather today"}
+PLACEHOLDER = b"*2\r\n$4\r\nECHO\r\n$11\r\nplaceholder\r\n"
+PLACEHOLDER_REPLY = b"$11\r\nplaceholder\r\n"
+STRANGE_REPLY = b"-STRANGE weather today\r\n"
 
 
 class Fault(StrEnum):
@@ -115,7 +118,10 @@ def serve(near: socket.socket, target: tuple[str, int], plan: Plan, read: Reader
                     far.sendall(data)
                     continue
                 if plan.fault is Fault.ANSWER:
-                    near.sendall(strange_reply(data))
+                    if data.startswith(b"*"):
+                        far.sendall(PLACEHOLDER)  # its reply keeps the place among pipelined ones
+                    else:
+                        near.sendall(strange_reply(data))
                     continue
                 spoil(far, near, data, plan)
                 if plan.fault is not Fault.DELAY:
@@ -125,9 +131,7 @@ def serve(near: socket.socket, target: tuple[str, int], plan: Plan, read: Reader
 
 
 def strange_reply(request: bytes) -> bytes:
-    """Answer a request with an error that nobody foresaw."""
-    if request.startswith(b"*"):
-        return b"-STRANGE weather today\r\n"
+    """Answer a request to MongoDB with an error that nobody foresaw."""
     body = b"\0" * 4 + b"\0" + encode(STRANGE)
     header = (HEADER + len(body)).to_bytes(4, "little") + b"\0" * 4 + request[4:8]
     return header + OP_MSG.to_bytes(4, "little") + body
@@ -151,7 +155,7 @@ def copy(far: socket.socket, near: socket.socket, plan: Plan) -> None:
         while reply := far.recv(65536):
             done = SPOILING.pop(number, None)
             if done is None:
-                near.sendall(reply)
+                near.sendall(reply.replace(PLACEHOLDER_REPLY, STRANGE_REPLY))
                 continue
             if plan.fault is Fault.DELAY:
                 time.sleep(plan.delay_s)

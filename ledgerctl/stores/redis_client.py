@@ -296,8 +296,8 @@ class PatientRedis(Redis):
                 self._find_home("SCAN")
             connection.send_packed_command(connection.pack_commands(commands))
             answers = [self._answer(connection, str(words[0]).upper()) for words in commands]
-        except LOST:
-            connection.disconnect()
+        except BaseException:
+            connection.disconnect()  # an unread reply must not answer the next command
             raise
         finally:
             self.connection_pool.release(connection)

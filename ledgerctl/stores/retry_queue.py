@@ -39,7 +39,7 @@ class RetryLists:
         return key.removeprefix(f"{self.keys.processing}:")
 
     def take(self, worker: str, raw: bytes, *, within: int) -> bool:
-        """ListMove one entry from retry to the worker's list; False when it is no longer there.
+        """Move one entry from retry to the worker's list; False when it is no longer there.
 
         `within`: how many entries from the head it can stand at most, 0 when unknown.
         """
@@ -50,7 +50,7 @@ class RetryLists:
         )
 
     def leave(self, worker: str, target: str, old: bytes, new: bytes) -> bool:
-        """ListMove an entry off the worker's list to the tail of another; False when it is not there."""
+        """Move an entry off the worker's list to the tail of another; False when it is not there."""
         own = self.processing_key(worker)
         return self._resolved(
             lambda: self.move(own, target, [ListMove(old, new)])[0],
@@ -73,7 +73,7 @@ class RetryLists:
         )
 
     def hand_over(self, source: str, target: str, old: bytes, new: bytes) -> bool:
-        """ListMove an entry under new bytes between any two lists. `new` must be unique."""
+        """Move an entry under new bytes between any two lists. `new` must be unique."""
         return self._resolved(
             lambda: self.move(source, target, [ListMove(old, new)])[0],
             landed=lambda: self.stands(target, new),
@@ -93,7 +93,7 @@ class RetryLists:
         )
 
     def move(self, source: str, target: str, moves: Sequence[ListMove]) -> list[bool]:
-        """ListMove entries to the tail of another list, in order; which of them were there.
+        """Move entries to the tail of another list, in order; which of them were there.
 
         Raises OutcomeUnknown when the reply is lost: look at the lists, then go on.
         """

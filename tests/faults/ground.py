@@ -131,8 +131,8 @@ class Ending:
         found: dict[str, Any] | None = None
         if document is not None:
             found = document.get("error")
-        elif self.err.strip().startswith("{"):
-            found = json.loads(self.err.strip().splitlines()[-1])["error"]
+        elif (last := self.err.strip().rpartition("\n")[2]).startswith("{"):
+            found = json.loads(last)["error"]  # what is said of waiting comes before it
         return found
 
 

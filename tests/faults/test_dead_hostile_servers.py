@@ -114,10 +114,15 @@ def test_a_server_running_somebodys_script_is_busy(incident: Incident) -> None:
     assert_untouched(incident)
 
 
-def test_a_pause_that_ends_is_waited_for_and_one_that_does_not_is_exit_6(
-    incident: Incident,
-) -> None:
+def test_a_pause_that_ends_is_waited_for(incident: Incident) -> None:
     incident.redis.client_pause(8_000, all=False)
+    code, document = incident.run(*ALL)
+    assert (code, document["moved"]) == (0, COUNT)
+    incident.assert_none_lost(incident.retry())
+
+
+def test_a_pause_that_does_not_end_is_exit_6_with_nothing_done(incident: Incident) -> None:
+    incident.redis.client_pause(120_000, all=False)
     try:
         code, _ = refused(incident, *ALL)
     finally:

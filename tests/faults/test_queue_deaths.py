@@ -115,7 +115,7 @@ def test_a_worker_may_die_after_any_write(
         found = entries(redis_client)
         assert len(found) == 1 or (answer is succeed and not found and net(stores) == -40)
         dead = plan_recovery(stores, older_than=timedelta(0), force=True)
-        recover(stores, dead, stopping=lambda: False)
+        list(recover(stores, dead, stopping=lambda: False))
         finish(stores, redis_client)
         assert net(stores) == -40, f"after {writes} writes"
         assert not list(Audit(stores, Scope()).findings())
