@@ -28,7 +28,7 @@ _RFC3339 = (
 
 
 _PLAIN = "YYYY-MM-DDTHH:MM:SS.mmmZ"
-_PLAIN_LENGTH, _PLAIN_MARKS = len(_PLAIN), _PLAIN[4:22:3]
+_PLAIN_LENGTHS, _PLAIN_MARKS = {len(_PLAIN), len("YYYY-MM-DDTHH:MM:SSZ")}, _PLAIN[4:17:3]
 
 
 class Instant(NamedTuple):
@@ -74,8 +74,10 @@ def parse_rfc3339(text: str) -> datetime | None:
     after it. What lies outside years 1 to 9999 in UTC is clamped.
     """
     # As we write it, and most others do: read in a fraction of the time.
-    plain = len(text) == _PLAIN_LENGTH and text[4:22:3] == _PLAIN_MARKS and text[23] == "Z"
-    if plain and "T24" not in text and "\0" not in text:  # what fromisoformat lets pass
+    plain = len(text) in _PLAIN_LENGTHS and text[4:17:3] == _PLAIN_MARKS and text[-1] == "Z"
+    if (
+        plain and text[19] in ".Z" and "T24" not in text and "\0" not in text
+    ):  # what fromisoformat lets pass
         try:
             return datetime.fromisoformat(text)
         except ValueError:  # a leap second, or no such day
