@@ -416,7 +416,7 @@ def moved(
     guide: "Guide | None" = None,
 ) -> Report:
     """Requeue or release what is selected; a dry run shows it."""
-    from ledgerctl.operations.dead import Request, plan, planned_letters
+    from ledgerctl.operations.dead import Request, leased, plan, planned_letters
     from ledgerctl.operations.dead_moves import preview
     from ledgerctl.render.views.dead import changed, planned
     from ledgerctl.render.views.outcomes import guided
@@ -443,6 +443,9 @@ def moved(
         place = plan_of(session, words | {"selectors": chosen.given()})
         items = planned_letters(session.stores, made, requeues=True)
         return finish(session, planned(made, items, place), result)
+    if not made.selected and made.depth > made.length:
+        with leased(session.stores, operator=session.settings.operator, needed=False, passed=True):
+            pass  # only puts back what a killed run passed over
     left = remaining(session) if result.operation_id else made.depth
     report = changed(result.items[0] if result.items else made, result, remaining=left)
     return finish(session, guided(report, result.items[1:]), result)

@@ -17,6 +17,7 @@ from pymongo import monitoring
 from redis import Redis
 
 import ledgerctl
+from ledgerctl.stores import mongo, outages
 
 WRITES = frozenset({"insert", "update", "delete", "findAndModify", "commitTransaction", "createIndexes"})  # fmt: skip
 SCRIPTS = frozenset({"EVALSHA", "EVAL"})
@@ -26,6 +27,11 @@ CHANGING_STAGES = frozenset({"$merge", "$out"})
 for found in pkgutil.walk_packages(ledgerctl.__path__, "ledgerctl."):
     if not found.name.endswith("__main__"):
         import_module(found.name)
+
+# An outage "from there on" lasts longer than any run waits; only the full table waits as long.
+if os.environ.get("LEDGERCTL_TEST_FAULTS") != "all":
+    outages.OUTAGE_S = 5.0
+    mongo.SELECTION_TIMEOUT_MS = 5_000
 
 
 class Event(NamedTuple):

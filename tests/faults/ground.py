@@ -128,11 +128,13 @@ class Ending:
     def error(self) -> dict[str, Any] | None:
         """The error in the document on stdout, or the one on stderr."""
         document = self.document()
-        found: dict[str, Any] | None = None
-        if document is not None:
-            found = document.get("error")
-        elif (last := self.err.strip().rpartition("\n")[2]).startswith("{"):
-            found = json.loads(last)["error"]  # what is said of waiting comes before it
+        found: dict[str, Any] | None = None if document is None else document.get("error")
+        return self.error_document() if document is None else found
+
+    def error_document(self) -> dict[str, Any] | None:
+        """The error on stderr, the last line; what is said of waiting comes before it."""
+        last = self.err.strip().rpartition("\n")[2]
+        found: dict[str, Any] | None = json.loads(last)["error"] if last.startswith("{") else None
         return found
 
 

@@ -138,7 +138,7 @@ def judged(
         counts = case.said(document), case.did(reference.before, after)
         if counts[0] != counts[1]:
             found.append(f"it said {counts[0]} and did {counts[1]}")
-    if (document is None) == (ending.error() is None):
+    if (document is None) == (ending.error_document() is None):
         found.append("neither or both of a result and an error")
     return found
 

@@ -101,6 +101,24 @@ def slowest_removal_ms(db: Database[Any]) -> int:
     return int(found[0]["millis"]) if found else -1
 
 
+def kill_at_random(db: Database[Any], environment: Mapping[str, str]) -> int:
+    """Kill one run after another in the middle of its work; return how often that came in time."""
+    draw = random.Random(7)
+    kills = 0
+    while kills < KILLS:
+        command = [sys.executable, "-m", "ledgerctl", *TIDY]
+        with subprocess.Popen(command, env=dict(environment), stdout=subprocess.DEVNULL) as program:
+            before = db.outbox.estimated_document_count()
+            while program.poll() is None and db.outbox.estimated_document_count() >= before:
+                time.sleep(0.005)  # fresh messages may hide the first removal
+            time.sleep(draw.random() * MESSAGES / 200_000)
+            kills += program.poll() is None
+            program.kill()
+        if program.returncode == 0:
+            break
+    return kills
+
+
 def finish(stores: Stores, run: Runner, patient: Mapping[str, str]) -> None:
     """Let both groups consume what is left."""
     db = stores.mongo.database
@@ -135,19 +153,7 @@ def test_what_is_removed_under_redelivery_is_neither_missed_nor_handled_twice(
     appender = Appender(stores, time.monotonic() + 5)
     storm.start()
     appender.start()
-    draw = random.Random(7)
-    kills = 0
-    while kills < KILLS:
-        command = [sys.executable, "-m", "ledgerctl", *TIDY]
-        with subprocess.Popen(command, env=dict(environment), stdout=subprocess.DEVNULL) as program:
-            before = db.outbox.estimated_document_count()
-            while program.poll() is None and db.outbox.estimated_document_count() >= before:
-                time.sleep(0.005)  # fresh messages may hide the first removal
-            time.sleep(draw.random() * MESSAGES / 200_000)
-            kills += program.poll() is None
-            program.kill()
-        if program.returncode == 0:
-            break
+    kills = kill_at_random(db, environment)
     left = run(*TIDY).json()["removed"]
     appender.join()
     over.set()

@@ -194,7 +194,6 @@ def repaired(run: "Audit", result: Result[Any]) -> Report:
             *refused,
             *unread(run),
         ],
-        exit_code=lambda: exit_code(run) if run.ended_early() else 0,
         empty="Nothing is left.",
     )
 
