@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -266,6 +267,20 @@ def test_no_module_is_long_and_none_below_render_knows_an_exit_code() -> None:
     assert not [name for name, text in texts.items() if text.count("\n") > MODULE_LINES_MAX]
     below = {"domain", "stores", "operations"}
     assert not [name for name, text in texts.items() if layer(name) in below and "ExitCode" in text]
+
+
+def test_the_seam_to_a_foreign_ledger_is_one_module_of_the_stores() -> None:
+    users = {
+        seam: {dotted(path) for path in MODULES if any(one == seam for one, _ in imports(path))}
+        for seam in ("ledgerctl.stores.mapped", "ledgerctl.field_map")
+    }
+    settings = {"config", "settings"}
+    assert users["ledgerctl.stores.mapped"] == {"stores.mongo"}
+    # Beside the settings and the seam: the operation that proposes and checks a map.
+    assert users["ledgerctl.field_map"] == settings | {"stores.mapped", "operations.foreign"}
+    # That there is a map is known where changes are refused and where doctor checks it.
+    known = {dotted(path) for path in MODULES if re.search(r"settings\.map\b", path.read_text())}
+    assert known == {"stores.mongo", "cli.session", "operations.doctor", "operations.foreign"}
 
 
 def test_no_chain_of_imports_is_long() -> None:

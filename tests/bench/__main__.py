@@ -19,6 +19,7 @@ from tests.servers import stop_on_sigterm
 NAMES = (
     "balances",
     "show",
+    "foreign",
     "replay",
     "rebuild",
     "drift_audit",

@@ -60,6 +60,35 @@ def show(account: str) -> None:
     print(json.dumps(list(database().ledger.aggregate(pipeline)), default=text_of))
 
 
+def foreign(schema: str, account: str) -> None:
+    """One account's sums by kind, in another team's names; cents as doubles are summed exactly."""
+    import typer  # noqa: F401  # what its start costs
+
+    spent: Document = {"$in": ["$what", ["spent", "taken back"]]}
+    cents: Document = {
+        "$multiply": [{"$subtract": [{"$ifNull": ["$in", 0]}, {"$ifNull": ["$out", 0]}]}, 100]
+    }
+    collection, owner, kind, at, amount = {
+        "nested": ("credit_entries", "customer.id", "$meta.kind", "$ts", "$delta"),
+        "worded": ("bookings", "user", "$what", "$at",
+                   {"$cond": [spent, {"$multiply": ["$credits", -1]}, "$credits"]}),
+        "sides": ("moves", "wallet", "$type", "$when", {"$toLong": {"$round": [cents, 0]}}),
+    }[schema]  # fmt: skip
+    pipeline = [
+        {"$match": {owner: account}},
+        {
+            "$group": {
+                "_id": kind,
+                "rows": {"$sum": 1},
+                "total": {"$sum": amount},
+                "first": {"$min": at},
+                "last": {"$max": at},
+            }
+        },
+    ]
+    print(json.dumps(list(database()[collection].aggregate(pipeline)), default=text_of))
+
+
 def replay(account: str) -> None:
     """One account's rows in order with the running balance, a JSON object a line."""
     fields = {"_id": 1, "created_at": 1, "job_id": 1, "type": 1, "amount": 1}
@@ -254,6 +283,7 @@ PROGRAMS: dict[str, Callable[..., None]] = {
     one.__name__: one
     for one in (
         show,
+        foreign,
         replay,
         export,
         merge,
