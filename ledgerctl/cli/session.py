@@ -401,6 +401,14 @@ class Session:
             self.words = self.words._replace(fields=None)
             return self._write(kept)
 
+    def _counts(self, report: "Report") -> "Sequence[str]":
+        """Give the counts of a dry run for stderr, where the format has no place for them."""
+        from ledgerctl.render.report import settled
+
+        listed = self.format in {OutputFormat.PLAIN, OutputFormat.CSV, OutputFormat.JSONL}
+        wanted = listed and self.dry_run and not self.words.quiet
+        return settled(report.foot) if wanted else ()
+
     def _load_output(self) -> None:
         """Load what the result is told by: what keeps it from loading must not follow a change."""
         import ledgerctl.render.color  # noqa: F401
@@ -421,7 +429,12 @@ class Session:
                 report,
                 records=self._clearing(report.records),
                 empty=self.located(report.empty),
-                notes=lambda: [*self.notes, *self._unread(), *self._remarks(report)],
+                notes=lambda: [
+                    *self.notes,
+                    *self._counts(report),
+                    *self._unread(),
+                    *self._remarks(report),
+                ],
             ),
             format=self.format,
             fields=[one.strip() for one in (self.words.fields or "").split(",") if one.strip()]

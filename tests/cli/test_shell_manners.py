@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from ledgerctl.stores.connections import Stores
+from tests.builders import make_job, make_letter
 from tests.cli.commands import COMMANDS
-from tests.conftest import Invoker, Runner
+from tests.conftest import Documents, Invoker, Runner
+from tests.dead_letters import DEAD
 
 OPTIMIZED = {"PYTHONOPTIMIZE": "2"}
 
@@ -85,3 +88,16 @@ def test_a_hang_up_that_is_ignored_at_the_start_stays_ignored() -> None:
     ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False)
     assert b"HungUp" in ended.stderr
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("output", ["plain", "csv", "jsonl"])
+def test_a_piped_dry_run_has_its_counts_on_standard_error(
+    invoke: Invoker, redis_client: Redis, documents: Documents, output: str
+) -> None:
+    documents.jobs.insert_one(make_job())
+    redis_client.rpush(DEAD, make_letter("job-1"), make_letter("job-2"))
+    words = ("dead", "requeue", "--all", "--dry-run", "-o", output)
+    done = invoke(*words)
+    assert "1 would move, 1 unknown_job left, 1 dead letters would remain" in done.err
+    assert "would move" not in done.out
+    assert invoke(*words, "--quiet").err == ""

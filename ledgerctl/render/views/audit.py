@@ -55,9 +55,9 @@ def audit(run: "Audit", *, table: bool) -> Report:
 
 
 def exit_code(run: "Audit") -> int:
-    """Return 0, 5 when something is wrong, 8 when the walk was not finished."""
+    """Return 0, 5 when something is wrong, 8 (or a signal's) when the walk was not finished."""
     if run.trouble is not None:
-        return int(ExitCode.PARTIAL)
+        return int(max(ExitCode.PARTIAL, run.trouble.exit_code))
     return int(ExitCode.FOUND if run.open_findings else ExitCode.DONE)
 
 
@@ -194,6 +194,7 @@ def repaired(run: "Audit", result: Result[Any]) -> Report:
             *refused,
             *unread(run),
         ],
+        exit_code=lambda: exit_code(run) if run.ended_early() else 0,
         empty="Nothing is left.",
     )
 
