@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -23,17 +23,28 @@ from ledgerctl.domain.jobs import (
 )
 from ledgerctl.domain.repair import Mend, Repair, RepairStep, plan
 from ledgerctl.domain.results import Fate, Result, Run
-from ledgerctl.domain.rows import RowType
+from ledgerctl.domain.rows import RowType, row_id
 from ledgerctl.errors import InvariantBroken
 from ledgerctl.operations.audit import Audit, Scope
 from ledgerctl.operations.cases import ids, load, without_message
-from ledgerctl.operations.steps import LOOK_AGAIN_S, StepRequest, complete_row, flag_time
+from ledgerctl.operations.steps import (
+    IN_FLIGHT,
+    LOOK_AGAIN_S,
+    TOGETHER_MAX,
+    StepRequest,
+    complete_row,
+    flag_time,
+    look,
+    missing_row,
+    shared_errors,
+    side_by_side,
+)
 from ledgerctl.stores.connections import Stores
 from ledgerctl.stores.indexes import LEDGER_UNIQUE
 
 T = TypeVar("T")
 RepairRun: TypeAlias = "Run[RepairNote]"
-LOADED = 100  # jobs read together before their repairs
+LOADED = TOGETHER_MAX * IN_FLIGHT  # jobs read together before their repairs
 ROUNDS_MAX = 4  # looks at one job: a row appended in one is what proves a flag's time in the next
 STEP_OF = {RowType.REFUND: Step.REFUND, RowType.RECLAIM: Step.RECLAIM}
 FLAG_OF = {RowType.REFUND: "refunded", RowType.RECLAIM: "reclaimed"}
@@ -129,59 +140,81 @@ class Repairer:
     def apply(self, selection: RepairSelection, run: RepairRun) -> None:
         """Heal what was selected; each job is read again, and each step keeps its guard."""
         run.result.fates[Fate.LEFT] += selection.young
-        left = len(selection.jobs) + len(selection.rows)
-        try:
-            for case in self._cases(selection):
-                if run.stopping():
-                    return
-                self._mend(case, run)
-                left -= 1
-        finally:
-            run.result.not_tried = left
+        run.result.not_tried = len(selection.jobs) + len(selection.rows)
+        for cases in self._cases(selection):
+            if run.stopping():
+                return
+            self._mend(cases, run)
+            run.result.not_tried -= len(cases)
 
-    def _cases(self, selection: RepairSelection) -> Iterator[Case]:
+    def _cases(self, selection: RepairSelection) -> Iterator[list[Case]]:
         for some in chunks(selection.jobs, LOADED):
-            yield from self.stores.mongo.patiently(partial(load, self.stores, some))
+            yield self.stores.mongo.patiently(partial(load, self.stores, some))
         for some in chunks(selection.rows, LOADED):
             rows = self.stores.ledger.among(some)
             missing = without_message(self.stores, rows)
             now = self.stores.mongo.now()
-            yield from (Case(None, (), (row,), now, missing & ids([row])) for row in rows)
+            yield [Case(None, (), (row,), now, missing & ids([row])) for row in rows]
 
-    def _mend(self, case: Case, run: RepairRun) -> None:
-        """Heal one case, looking again after each round for what has become provable."""
-        done: set[tuple[Code, str]] = set()
+    def _mend(self, cases: list[Case], run: RepairRun) -> None:
+        """Heal cases, looking again after each round for what has become provable."""
+        done: set[tuple[str | None, Code, str]] = set()
         for _ in range(ROUNDS_MAX):
-            ripe = [
-                one
-                for one in self._wanted(case)
-                if self.is_ripe(one, case.now) or rests_on(one, run.operation_id)
+            fresh = [
+                [one for one in self._ripe(case, run) if key_of(one) not in done] for case in cases
             ]
-            fresh = [one for one in ripe if (one.finding.code, key_of(one)) not in done]
-            if not fresh:
+            healings = [[Healing(one) for one in some] for some in fresh if some]
+            if not healings:
                 return
-            for repair in fresh:
-                done.add((repair.finding.code, key_of(repair)))
-                self._heal(repair, run)
-            if case.job_id is None:
-                return
-            case = self.stores.mongo.patiently(partial(load, self.stores, [case.job_id]))[0]
+            done.update(key_of(one) for some in fresh for one in some)
+            self._heal(healings, run)
+            texts = [
+                case.job_id for case, some in zip(cases, fresh, strict=True) if some and case.job_id
+            ]
+            cases = self.stores.mongo.patiently(partial(load, self.stores, texts)) if texts else []
 
-    def _heal(self, repair: Repair, run: RepairRun) -> None:
-        wrote = False
-        for step in repair.steps:
-            effect = self.stores.mongo.patiently(partial(self._apply, step, run))
-            if isinstance(effect, Refusal):
-                run.result.items.append(RepairNote(effect.why, refused=True))
-                run.result.fates[Fate.REFUSED] += 1
-                return
-            if effect is RepairEffect.WROTE:
-                wrote = True
-                run.result.count(str(step.mend))
-        if wrote:
-            run.result.count("repaired", fate=Fate.DONE)
-        else:
-            run.result.fates[Fate.LEFT] += 1
+    def _ripe(self, case: Case, run: RepairRun) -> Iterator[Repair]:
+        for one in self._wanted(case):
+            if self.is_ripe(one, case.now) or rests_on(one, run.operation_id):
+                yield one
+
+    def _heal(self, by_case: "list[list[Healing]]", run: RepairRun) -> None:
+        """Heal each case, several at a time; count what was done, whatever ends it."""
+        healings = [one for some in by_case for one in some]
+        rows = [one for one in healings if one.repair.steps[0].mend is Mend.APPEND_ROW]
+        try:
+            if len(rows) > 1 and self.stores.mongo.transactions and self.index_is_unique:
+                groups = list(chunks(rows, TOGETHER_MAX))
+                side_by_side(partial(self._append_together, run), groups)
+            side_by_side(partial(self._heal_case, run), by_case)
+        finally:
+            for one in healings:
+                one.count(run.result)
+
+    def _append_together(self, run: RepairRun, healings: "Sequence[Healing]") -> None:
+        """Append rows of several jobs in one transaction; `_append` does what hinders it."""
+        steps = [one.repair.steps[0] for one in healings]
+        with shared_errors([]):
+            requests = [self._request(one, run) for one in steps]
+            looks = zip(healings, requests, look(self.stores, requests), strict=True)
+            rows = [
+                (one, missing_row(self.stores, request, job, decision))
+                for one, request, (job, decision) in looks
+                if job is not None and isinstance(decision, Append) and decision.complete
+            ]
+            if rows:
+                append = partial(self.stores.ledger.append, [row for _, row in rows])
+                self.stores.mongo.together(f"append {len(rows)} rows", append, once=True)
+                for one, _ in rows:
+                    one.effects.append(RepairEffect.WROTE)
+
+    def _heal_case(self, run: RepairRun, healings: "Sequence[Healing]") -> None:
+        for one in healings:
+            for step in one.steps_left:
+                effect = self.stores.mongo.patiently(partial(self._apply, step, run))
+                one.effects.append(effect)
+                if isinstance(effect, Refusal):
+                    break
 
     def _apply(self, step: RepairStep, run: RepairRun) -> "RepairEffect | Refusal":
         """Do one step under its guard."""
@@ -214,17 +247,16 @@ class Repairer:
     def _append(self, step: RepairStep, run: RepairRun) -> "RepairEffect | Refusal":
         """Append the row that a set flag calls for, by the code of the guarded steps."""
         job_id = required(step.job).id
-        request = StepRequest(step_of(step), job_id.text, run.operation_id, run.reason)
         if step.at is None and not self.index_is_unique:
             self._wait_for_the_slow()
         job = self.stores.jobs.get(job_id)
         decision = self._decision(step, job)
         if job is None or not isinstance(decision, Append) or not decision.complete:
             return RepairEffect.NEEDLESS  # another writer has done it
-        result = complete_row(self.stores, request, job, decision)
-        if result.applied and result.row_id and flag_time(request.step, job) is None:
-            run.result.items.append(RepairNote(result.row_id))
-        return effect_of(result)
+        return effect_of(complete_row(self.stores, self._request(step, run), job, decision))
+
+    def _request(self, step: RepairStep, run: RepairRun) -> StepRequest:
+        return StepRequest(step_of(step), required(step.job).id.text, run.operation_id, run.reason)
 
     def _wait_for_the_slow(self) -> None:
         """Wait until a worker between flag and row has had time: such a flag has no age."""
@@ -251,6 +283,38 @@ class Refusal:
     why: str
 
 
+@dataclass(slots=True)
+class Healing:
+    """Hold one repair of a round, and what came of its steps so far."""
+
+    repair: Repair
+    effects: list[RepairEffect | Refusal] = field(default_factory=list)
+
+    @property
+    def steps_left(self) -> Sequence[RepairStep]:
+        """Return the steps that were not tried yet."""
+        return self.repair.steps[len(self.effects) :]
+
+    def count(self, result: Result[RepairNote]) -> None:
+        """Count the steps that wrote, and the repair if it came to its end."""
+        wrote = False
+        for step, effect in zip(self.repair.steps, self.effects, strict=False):
+            if isinstance(effect, Refusal):
+                result.items.append(RepairNote(effect.why, refused=True))
+                result.fates[Fate.REFUSED] += 1
+                return
+            if effect is RepairEffect.WROTE:
+                wrote = True
+                result.count(str(step.mend))
+                if step.mend is Mend.APPEND_ROW and step.at is None:
+                    row_type = required(step.row_type)
+                    result.items.append(RepairNote(row_id(required(step.job).id, row_type)))
+        if wrote and not self.steps_left:
+            result.count("repaired", fate=Fate.DONE)
+        elif not self.steps_left:
+            result.fates[Fate.LEFT] += 1
+
+
 def effect_of(result: StepResult) -> RepairEffect | Refusal:
     """Return what came of appending a row."""
     if result.applied:
@@ -266,9 +330,10 @@ def rests_on(repair: Repair, operation_id: str) -> bool:
     return bool(rows) and all(row and row.operation_id == operation_id for row in rows)
 
 
-def key_of(repair: Repair) -> str:
-    """Return what tells two repairs of one job and code apart."""
-    return repair.finding.about or ",".join(repair.finding.row_ids)
+def key_of(repair: Repair) -> tuple[str | None, Code, str]:
+    """Return what tells two repairs apart."""
+    found = repair.finding
+    return found.job_id, found.code, found.about or ",".join(found.row_ids)
 
 
 def step_of(step: RepairStep) -> Step:

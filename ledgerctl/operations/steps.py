@@ -1,13 +1,13 @@
 """Guarded steps: charge, refund and reclaim a job, and grant credits, each at most one row ever."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ledgerctl.domain.ids import Id, chunks
 from ledgerctl.domain.jobs import (
@@ -42,6 +42,8 @@ from ledgerctl.stores.indexes import LEDGER_UNIQUE
 from ledgerctl.stores.jobs import Guarded, JobsOfText
 from ledgerctl.stores.ledger import Already, Appended, AppendOutcome, Conflict, RowTaken
 from ledgerctl.stores.mongo import PATIENCE_S, Conflicted
+
+T = TypeVar("T")
 
 LOOK_AGAIN_S = 2.0  # how long a flag without its row may be a concurrent writer's
 LOOK_EVERY_S = 0.1
@@ -363,11 +365,16 @@ def complete(
 
 
 def complete_row(stores: Stores, request: StepRequest, job: Job, decision: Append) -> StepResult:
-    """Append the missing row of a set flag at most once, dated by the flag, else now."""
+    """Append the missing row of a set flag at most once."""
+    row = missing_row(stores, request, job, decision)
+    return ended(stores, request, row, stores.ledger.append_once(row), completed=True)
+
+
+def missing_row(stores: Stores, request: StepRequest, job: Job, decision: Append) -> NewRow:
+    """Return the row that a set flag calls for, dated by the flag, else now."""
     now = stores.mongo.now()
     at = flag_time(request.step, job) or now
-    row = replace(new_row(request, job.id, decision, at), recorded_at=now)
-    return ended(stores, request, row, stores.ledger.append_once(row), completed=True)
+    return replace(new_row(request, job.id, decision, at), recorded_at=now)
 
 
 def look_again(stores: Stores, request: StepRequest, job: Job) -> StepResult | None:
@@ -498,6 +505,17 @@ def stopped(request: StepRequest, job: Job | None, decision: Stop) -> StepResult
 # many jobs
 
 
+def side_by_side(act: Callable[[T], object], items: Sequence[T]) -> None:
+    """Act on each item, several at a time; raise the first error once all of them have ended."""
+    if len(items) == 1:
+        act(items[0])
+        return
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        started = [pool.submit(act, one) for one in items]
+    for one in started:
+        one.result()
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Take one step for several jobs."""
@@ -521,20 +539,17 @@ class Batch:
         """Take the steps, several at a time; pass over a held job, and end at any other error."""
         requests = self._requests(run.operation_id, run.reason)
         try:
-            with ThreadPoolExecutor(IN_FLIGHT) as pool:
-                for some in chunks(requests, TOGETHER_MAX * IN_FLIGHT):
-                    self._round([StepAttempt(request) for request in some], run, pool)
+            for some in chunks(requests, TOGETHER_MAX * IN_FLIGHT):
+                self._round([StepAttempt(request) for request in some], run)
         finally:
             run.result.not_tried = len(requests) - len(run.result.items)
 
-    def _round(
-        self, attempts: Sequence[StepAttempt], run: Run[StepResult], pool: ThreadPoolExecutor
-    ) -> None:
+    def _round(self, attempts: Sequence[StepAttempt], run: Run[StepResult]) -> None:
         """Take steps in transactions that travel side by side, then one by one what is left."""
         try:
             if len(attempts) > 1 and self.stores.mongo.transactions and not run.stopping():
-                groups = chunks(attempts, TOGETHER_MAX)
-                list(pool.map(partial(take_together, self.stores), groups))
+                groups = list(chunks(attempts, TOGETHER_MAX))
+                side_by_side(partial(take_together, self.stores), groups)
             for attempt in attempts:
                 if attempt.error is not None:
                     raise attempt.error
