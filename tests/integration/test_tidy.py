@@ -131,6 +131,9 @@ def test_archived_letters_go_with_their_notes_unless_one_of_the_chunk_waits(
     assert f"{DEAD}:op:{released['operation_id']}".encode() not in names
     assert f"{DEAD}:op:{requeued['operation_id']}".encode() in names
     assert redis_client.llen(DEAD) == 1
+    restored = run("dead", "restore", released["operation_id"], "--yes", "-o", "json").json()
+    assert (restored["restored"], restored["gone"]) == (0, 1)
+    assert "no longer kept" in json.dumps(restored["notes"])
 
 
 @pytest.mark.parametrize("kind", ["replica set", "standalone"])

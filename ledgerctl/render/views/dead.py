@@ -215,15 +215,21 @@ def restored(found: "Restorable", result: Result[None], *, dry_run: bool) -> Rep
     }
     word = "would be restored" if dry_run else "restored"
     said = "{restored} {word}, {already_back} were back, {gone} gone".format(word=word, **document)
+    kept = found.lost - found.removed
     lost = (
-        f"Redis has lost the notes of {found.lost} letters that operation {found.operation_id}"
+        f"Redis has lost the notes of {kept} letters that operation {found.operation_id}"
         " moved; --from-archive puts back those on no list"
+    )
+    removed = (
+        f"{found.removed} letters that operation {found.operation_id} moved are no longer kept:"
+        " `ledgerctl db tidy` removed them from the archive"
     )
     undone = (
         f"this server has no notes of {found.put_back} letters that operation {found.operation_id}"
         " moved, and they stand on the dead letters: a failover undid the move"
     )
-    notes = [lost] * bool(found.lost) + [undone] * bool(found.put_back)
+    notes = [lost] * bool(kept) + [removed] * bool(found.removed)
+    notes += [undone] * bool(found.put_back)
     return record(document, columns=RESTORE_COLUMNS, foot=(said,), notes=notes)
 
 
