@@ -508,6 +508,7 @@ class LetterPage:
     archived: tuple[Archived, ...]
     job: JobPage | None
     error: str = ""  # why there is no job page
+    without_notes: str = ""  # the last operation that took it, if this server has no notes of it
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:

@@ -6,6 +6,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+# By collection, the unique fields that a shard key begins; any other collection goes by `_id`.
+SHARDED_BY = {
+    "ledger": ("job_id", "type"),
+    "inbox": ("consumer_group", "message_key"),
+    "outbox": ("message_key",),
+}
 CLOCK_OFF_MAX = timedelta(seconds=3)
 NEARLY_FULL = 90  # percent of the memory that the server may use
 
@@ -57,6 +63,31 @@ def judge_clock(offset: timedelta, store: str) -> CheckResult:
         CheckStatus.WARN,
         f"{store} is {abs(seconds):.1f} s {side} this machine; ledgerctl goes by the server's clock",
         "set both by NTP: `timedatectl status` on each",
+    )
+
+
+def judge_shard_keys(keys: Mapping[str, Mapping[str, Any]], *, no_account: bool) -> CheckResult:
+    """Judge if shard keys keep what is unique on one shard and let each write find its shard.
+
+    `no_account` says that the ledger has rows whose account only their job tells.
+    """
+    wrong = []
+    for name, key in keys.items():
+        wanted = SHARDED_BY.get(name, ("_id",))
+        hashed = name in SHARDED_BY and "hashed" in key.values()
+        if hashed or tuple(key) != wanted[: len(key)]:
+            shown = ", ".join(f"{field}: {kind}" for field, kind in key.items())
+            wrong.append(f"{name} is sharded by {{{shown}}}, not by {{{wanted[0]}: 1}}")
+    if no_account and "jobs" in keys:
+        wrong.append(
+            "jobs is sharded, so that no transaction finds the account of rows without one"
+        )
+    if wrong:
+        hint = "`ledgerctl help deployments` names the keys; `reshardCollection` changes one"
+        return CheckResult(CheckStatus.FAIL, "; ".join(wrong), hint)
+    names = ", ".join(keys)
+    return ok(
+        f"sharded by keys that keep every guarantee: {names}" if names else "nothing is sharded"
     )
 
 

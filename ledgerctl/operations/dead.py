@@ -370,15 +370,18 @@ def show(stores: Stores, text: str, *, now: datetime) -> LetterPage:
     if DIGEST.fullmatch(text):
         named.insert(0, Selection(digests=(text.lower(),)))
     found = next(filter(None, (tuple(one.of(look(stores, one))) for one in named)), ())
-    archived = tuple(stores.archive.about(text)) if not found else ()
-    if not found and not archived:
+    taken = tuple(stores.archive.about(text))
+    if not found and not taken:
         raise NotFound(
             f"no dead letter of job or digest {text!r}, nor in the archive",
             hint="`ledgerctl dead list` shows both",
         )
-    job_id = found[0].job_id if found else archived[0].job_id
+    job_id = found[0].job_id if found else taken[0].job_id
     page, error = job_page(stores, job_id, now)
-    return LetterPage(tuple(count_requeues(stores, list(found))), archived, page, error)
+    last = taken[0].operation_id if taken else ""
+    without_notes = last if last and not stores.dead_letters.has_notes(last) else ""
+    shown = count_requeues(stores, list(found))
+    return LetterPage(tuple(shown), () if found else taken, page, error, without_notes)
 
 
 def job_page(stores: Stores, job_id: str | None, now: datetime) -> tuple[JobPage | None, str]:

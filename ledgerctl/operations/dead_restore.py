@@ -105,6 +105,7 @@ class Restorable:
     lost: int = 0
     put_back: int = 0  # by a failover to a server that had not got the move
     removed: int = 0  # of the lost ones, those that the archive keeps no longer
+    has_notes: bool = True  # False: this server knows of nothing that the operation took
 
 
 def restorable(stores: Stores, operation_id: str, *, from_archive: bool = False) -> Restorable:
@@ -118,6 +119,7 @@ def restorable(stores: Stores, operation_id: str, *, from_archive: bool = False)
     moved = sum(counts.get(name, 0) for name in ("moved", "requeued", "released"))
     archived = archived_by(stores, operation_id)
     found = [chunk for chunk in archived if chunk.noted]
+    known = bool(found)
     lost = max(0, moved - sum(len(one.letters) for one in found))
     removed = max(0, moved - sum(len(one.letters) for one in archived))
     unknown = [chunk for chunk in archived if not chunk.noted]
@@ -127,7 +129,8 @@ def restorable(stores: Stores, operation_id: str, *, from_archive: bool = False)
         again = [one for chunk in unknown if (one := on_no_list(stores, chunk, found)).letters]
         lost = max(0, lost - sum(len(one.letters) for one in again))
         found += again
-    return Restorable(operation_id, found, lost, standing, min(removed, lost))
+    seen = known or not archived
+    return Restorable(operation_id, found, lost, standing, min(removed, lost), seen)
 
 
 def standing_again(stores: Stores, unknown: Sequence[Chunk]) -> int:

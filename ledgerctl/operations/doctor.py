@@ -33,6 +33,7 @@ CHECKS: tuple[Probe, ...] = (
     Probe("mongo.reachable", Source.MONGO, mongo.reachable),
     Probe("mongo.transactions", Source.MONGO, mongo.transactions),
     Probe("mongo.collections", Source.MONGO, mongo.collections),
+    Probe("mongo.shard_keys", Source.MONGO, mongo.shard_keys),
     Probe("mongo.write_concern", Source.MONGO, mongo.write_concern),
     Probe("mongo.clock", Source.MONGO, mongo.clock),
     Probe("index.ledger_unique", Source.MONGO, mongo.ledger_unique),
@@ -60,7 +61,7 @@ OF_MAP: tuple[Probe, ...] = (
     Probe("map.indexes", Source.MONGO, foreign.indexes_of_map),
     Probe("map.amounts", Source.MONGO, foreign.amounts_of_map),
 )
-NOT_OF_MAP = ("index.ledger", "index.inbox", "inbox.")
+NOT_OF_MAP = ("index.ledger", "index.inbox", "inbox.", "mongo.shard_keys")
 REACHABLE = {"mongo.reachable", "redis.reachable"}
 QUEUES_WORK = {"redis.role", "redis.types"}
 

@@ -15,6 +15,7 @@ from ledgerctl.domain.doctor import (
     FlagCounts,
     judge_clock,
     judge_flags,
+    judge_shard_keys,
     ok,
 )
 from ledgerctl.domain.ids import Id
@@ -168,6 +169,14 @@ def refused_row(look: DoctorContext) -> str:
     except RefusedByServer as error:
         return error.message
     return ""
+
+
+def shard_keys(look: DoctorContext) -> CheckResult:
+    """Judge if a sharded collection breaks a guarantee or a command."""
+    deployment = look.stores.deployment
+    keys = deployment.shard_keys()
+    no_account = "jobs" in keys and deployment.has_rows_without_account()
+    return judge_shard_keys(keys, no_account=no_account)
 
 
 def write_concern(look: DoctorContext) -> CheckResult:

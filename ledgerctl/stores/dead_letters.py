@@ -99,6 +99,11 @@ class DeadLetters:
         """The marks of what was restored of an operation: `chunk:by:numbers`."""
         return [raw.decode() for raw in self._queues.read_all(self.restored_key(operation_id))]
 
+    def has_notes(self, operation_id: str) -> bool:
+        """Return whether this server knows that the operation took a chunk, restored or not."""
+        keys = self.notes_key(operation_id), self.restored_key(operation_id)
+        return any(self._queues.lengths(*keys))
+
     def forget(self, operation_id: str, chunk: int) -> None:
         """Take a chunk off an operation's notes: nothing of it will be restored any more."""
         marks = [one for one in self.restored(operation_id) if one.split(":")[0] == str(chunk)]

@@ -107,6 +107,22 @@ class Deployment:
                 if one["name"] in names:
                     yield one["name"], one.get("type", "collection"), one.get("options", {})
 
+    def shard_keys(self) -> dict[str, Document]:
+        """Return by its name in the settings the key of each collection that a router spreads."""
+        if self._mongo.hello.get("msg") != "isdbgrid":
+            return {}
+        database = self._mongo.database.name
+        names = [one.name for one in fields(CollectionNames)]
+        ours = {f"{database}.{self._mongo.collection(name).name}": name for name in names}
+        with self._mongo.reading("read the shard keys"):
+            found = self._mongo.client["config"]["collections"].find({"_id": {"$in": [*ours]}})
+            return {ours[one["_id"]]: one["key"] for one in found if not one.get("dropped")}
+
+    def has_rows_without_account(self) -> bool:
+        """Return whether the account of some ledger row is only its job's."""
+        with self._mongo.reading("look for rows without an account"):
+            return self._mongo.collection("ledger").find_one({"account_id": None}) is not None
+
     def collection_names(self) -> list[str]:
         """Return the collections of the database that may hold documents of a team's own."""
         with self._mongo.reading("list the collections"):

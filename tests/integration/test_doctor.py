@@ -25,8 +25,8 @@ from tests.servers import ROOT, SessionServers, address_of
 
 Client = MongoClient[dict[str, Any]]
 CONTRACT = (
-    "mongo.reachable", "mongo.transactions", "mongo.collections", "mongo.write_concern",
-    "mongo.clock",
+    "mongo.reachable", "mongo.transactions", "mongo.collections", "mongo.shard_keys",
+    "mongo.write_concern", "mongo.clock",
     "index.ledger_unique", "index.inbox_unique", "index.ledger_account", "index.ledger_created",
     "index.expiry", "ledger.append_only", "jobs.flags", "redis.reachable", "redis.role",
     "redis.commands", "redis.eviction", "redis.persistence", "redis.types", "db.growth",
@@ -105,6 +105,35 @@ def test_a_fresh_database_fails_for_its_unique_indexes_and_says_what_to_run(run:
         ("index.ledger_unique", "index.inbox_unique"), "`ledgerctl db init`"
     )
     assert done.code == 5
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"ledger": {"job_id": 1}, "jobs": {"_id": "hashed"}, "outbox": {"message_key": 1}}, ""),
+        ({"ledger": {"job_id": 1, "type": 1}, "inbox": {"consumer_group": 1}}, ""),
+        ({"ledger": {"_id": 1}}, "ledger is sharded by {_id: 1}, not by {job_id: 1}"),
+        ({"ledger": {"job_id": "hashed"}}, "ledger is sharded by {job_id: hashed}"),
+        ({"inbox": {"message_key": 1}}, "inbox is sharded by {message_key: 1}"),
+        ({"leases": {"owner": 1}}, "leases is sharded by {owner: 1}, not by {_id: 1}"),
+        ({"jobs": {"_id": 1}}, "no transaction finds the account"),
+    ],
+)
+def test_a_shard_key_that_breaks_a_guarantee_or_a_command_fails(
+    ready: Stores, client: Client, keys: dict[str, Any], problem: str
+) -> None:
+    assert said(ready, "mongo.shard_keys") == (CheckStatus.OK, "nothing is sharded")
+    database = ready.settings.database
+    known = client["config"]["collections"]  # a router's list; no router is to be had
+    known.insert_many([{"_id": f"{database}.{name}", "key": key} for name, key in keys.items()])
+    if "no transaction" in problem:
+        client[database].ledger.insert_one(without(make_row("job-1"), "account_id"))
+    ready.mongo.hello["msg"] = "isdbgrid"
+    try:
+        status, detail = said(ready, "mongo.shard_keys")
+    finally:
+        known.delete_many({"_id": {"$regex": f"^{database}[.]"}})
+    assert (status, problem in detail) == (CheckStatus.FAIL if problem else CheckStatus.OK, True)
 
 
 def test_what_failed_stands_above_the_rest(run: Runner) -> None:
@@ -246,6 +275,7 @@ def test_a_user_who_may_do_nothing_is_let_in_and_told_what_is_not_known(
     assert {name for name, one in status.items() if one != "unknown"} == {
         "mongo.reachable",
         "mongo.transactions",
+        "mongo.shard_keys",
         "mongo.clock",
         "ledger.append_only",
         "redis.commands",

@@ -21,11 +21,23 @@ def test_letters_that_a_failover_put_back_are_already_back_and_it_is_said(
     moved = run("dead", "release", "--all", "--reason", "x", "--yes", "-o", "json").json()
     redis_client.flushall()  # the new primary has the list as it was before
     redis_client.rpush(DEAD, *letters)
+    no_notes = f"this server has no notes of operation {moved['operation_id']}"
+    for words in (("dead", "show", "job-000001"), ("log", "outcome", moved["operation_id"])):
+        assert no_notes in run(*words).err
     done = run("dead", "restore", moved["operation_id"], "--yes", "-o", "json")
     said = done.json()
     assert (done.code, said["restored"], said["already_back"], said["gone"]) == (0, 0, 3, 0)
+    assert no_notes in said["notes"]
     assert "a failover undid the move" in str(said["notes"])
     assert redis_client.lrange(DEAD, 0, -1) == letters
+
+
+def test_an_operation_whose_notes_are_there_is_no_news(redis_client: Redis, run: Runner) -> None:
+    redis_client.rpush(DEAD, letter(1))
+    moved = run("dead", "release", "--all", "--reason", "x", "--yes", "-o", "json").json()
+    restore = ("dead", "restore", moved["operation_id"], "--yes")
+    for words in (("dead", "show", "job-000001"), restore, ("dead", "show", "job-000001"), restore):
+        assert "no notes" not in run(*words).err
 
 
 def test_the_doctor_warns_of_a_failover_that_loses_moves(sentinels: Sentinels, run: Runner) -> None:

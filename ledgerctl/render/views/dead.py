@@ -217,20 +217,26 @@ def restored(found: "Restorable", result: Result[None], *, dry_run: bool) -> Rep
     said = "{restored} {word}, {already_back} were back, {gone} gone".format(word=word, **document)
     kept = found.lost - found.removed
     lost = (
-        f"Redis has lost the notes of {kept} letters that operation {found.operation_id}"
-        " moved; --from-archive puts back those on no list"
+        f"Redis has lost {kept} letters that operation {found.operation_id} moved;"
+        " --from-archive puts back those on no list"
     )
     removed = (
         f"{found.removed} letters that operation {found.operation_id} moved are no longer kept:"
         " `ledgerctl db tidy` removed them from the archive"
     )
     undone = (
-        f"this server has no notes of {found.put_back} letters that operation {found.operation_id}"
-        " moved, and they stand on the dead letters: a failover undid the move"
+        f"{found.put_back} letters that operation {found.operation_id} moved are on the dead letters"
+        " without notes: a failover undid the move"
     )
-    notes = [lost] * bool(kept) + [removed] * bool(found.removed)
+    notes = [] if found.has_notes else [no_notes(found.operation_id)]
+    notes += [lost] * bool(kept) + [removed] * bool(found.removed)
     notes += [undone] * bool(found.put_back)
     return record(document, columns=RESTORE_COLUMNS, foot=(said,), notes=notes)
+
+
+def no_notes(operation_id: str) -> str:
+    """Say that nothing on this server tells what an operation took."""
+    return f"this server has no notes of operation {operation_id}"
 
 
 def reviewed(result: Result[None]) -> Report:
@@ -254,6 +260,8 @@ def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
     document["job"] = None if found.job is None else job_document(found.job)
     document["letters"] = [item(letter) | raw_payload(letter.raw) for letter in shown[1:]]
     notes = [found.error] if found.error else []
+    if found.without_notes:
+        notes.append(no_notes(found.without_notes))
     if found.archived:
         notes.append(
             "no longer among the dead letters: this is what operation"

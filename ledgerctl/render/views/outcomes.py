@@ -9,6 +9,7 @@ from ledgerctl.domain.error_groups import error_group
 from ledgerctl.domain.outcomes import LetterFate, RampStep, Watched, counted
 from ledgerctl.render.report import Column, Kind, Record, Report
 from ledgerctl.render.text import telling_line
+from ledgerctl.render.views.dead import no_notes
 
 if TYPE_CHECKING:
     from ledgerctl.operations.outcomes import Guided, OperationOutcome
@@ -52,7 +53,7 @@ def outcome(found: "OperationOutcome", *, fate: LetterFate | None, limit: int) -
     """Show what became of what an operation moved; `fate` selects items and narrows no count."""
     chosen = [one for one in found.letters if fate in {None, found.fates[one.order]}]
     items = [item(found, one) for one in (chosen[:limit] if limit else chosen)]
-    notes = [] if found.has_notes else ["this server has no notes of the operation"]
+    notes = [] if found.has_notes else [no_notes(found.operation_id)]
     if len(items) < len(chosen):
         notes.append(f"{len(items)} of {len(chosen)} shown; --limit 0 shows all")
     totals, groups = counted(found.fates.values()), by_group(found)
