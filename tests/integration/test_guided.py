@@ -24,6 +24,8 @@ from tests.dead_letters import DEAD
 RETRY = "jobs:retry"
 LETTERS = int(os.environ.get("LEDGERCTL_TEST_GUIDED", "400"))
 KILLS = int(os.environ.get("LEDGERCTL_TEST_KILLS", "3"))
+IN_FLIGHT = 40 if LETTERS < 8_000 else 200
+PATIENCE_S = 120 + LETTERS / 10  # a step takes about a second, whatever its size
 
 
 class Workers(threading.Thread):
@@ -86,7 +88,7 @@ def outage(stores: Stores, client: Client, database: str, redis_client: Redis) -
 
 
 def requeue(run: Runner, *words: str) -> Run:
-    return run("dead", "requeue", *words, "--yes", "-o", "json")
+    return run("dead", "requeue", *words, "--yes", "-o", "json", timeout_s=PATIENCE_S)
 
 
 def whereabouts(redis: Redis) -> Counter[str]:
@@ -145,12 +147,20 @@ def test_never_more_letters_than_allowed_are_without_a_fate(
     sampler.start()
     with Workers(redis_client, client[database], pause_s=0.001):
         done = requeue(
-            run, "--error", "upstream", "--ramp", "200", "--in-flight", "40", "--wait", "60s"
+            run,
+            "--error",
+            "upstream",
+            "--ramp",
+            "200",
+            "--in-flight",
+            str(IN_FLIGHT),
+            "--wait",
+            "60s",
         )
     ended.set()
     sampler.join()
     assert done.code == 0, done.out
-    assert max(seen) <= 40
+    assert max(seen) <= IN_FLIGHT
 
 
 def test_letters_that_nobody_takes_stop_it_at_the_deadline_without_an_outcome(
