@@ -1,6 +1,6 @@
 """Check that a job's flags, its rows and its messages agree: one function for each thing that can be wrong."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -26,6 +26,7 @@ from ledgerctl.domain.findings import (
     shown,
     words,
 )
+from ledgerctl.domain.ids import Id
 from ledgerctl.domain.jobs import (
     SUCCEEDED,
     Append,
@@ -318,6 +319,21 @@ def mixed_id_types(facts: Facts) -> Iterator[Finding]:
         " other programs may miss some",
         rows=odd,
         remedy=SHOW,
+    )
+
+
+def mixed_account(ids: Sequence[Id]) -> Finding:
+    """State that an account is stored under several types."""
+    kinds = " and as ".join(sorted({one.kind for one in ids}))
+    return Finding(
+        code=Code.MIXED_ID_TYPES,
+        job_id=None,
+        account_id=ids[0].text,
+        row_ids=(),
+        effect=0,
+        repairable=False,
+        detail=f"the account is stored as {kinds}: ledgerctl takes them for one,"
+        " other programs may miss some",
     )
 
 

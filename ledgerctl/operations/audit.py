@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from ledgerctl.domain.audit import audit, stranded_charges
+from ledgerctl.domain.audit import audit, mixed_account, stranded_charges
 from ledgerctl.domain.findings import FUTURE_SLACK, Case, Code, Finding
 from ledgerctl.domain.ids import chunks
 from ledgerctl.domain.jobs import Job
@@ -129,8 +129,20 @@ class Audit:
         if codes != {Code.STRANDED_CHARGE}:
             for case in self.cases():
                 yield from (one for one in audit(case) if not codes or one.code in codes)
+        if not codes or Code.MIXED_ID_TYPES in codes:
+            yield from self._mixed_accounts()
         if Code.STRANDED_CHARGE in codes:
             yield from self._stranded()
+
+    def _mixed_accounts(self) -> Iterator[Finding]:
+        """Name each account once; what concerns one job or the last days alone is not asked for it."""
+        if self.scope.job is not None or self.scope.since is not None:
+            return
+        named: set[str] = set()
+        for held in self.stores.ledger.accounts_of_two_types(self.scope.account):
+            if held[0].text not in named:
+                named.add(held[0].text)
+                yield mixed_account(held)
 
     def _count(self, finding: Finding) -> None:
         self.counts[finding.code] += 1

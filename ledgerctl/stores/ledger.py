@@ -11,7 +11,7 @@ from bson import ObjectId
 from pymongo.client_session import ClientSession
 from pymongo.errors import BulkWriteError, ConnectionFailure, ServerSelectionTimeoutError
 
-from ledgerctl.domain.ids import Id
+from ledgerctl.domain.ids import Id, chunks
 from ledgerctl.domain.rows import NewRow, Row, same_row
 from ledgerctl.errors import InvariantBroken, NotPermitted, RefusedByServer
 from ledgerctl.stores.codec import Document, candidates, from_row, rows_in_order, to_id, to_row
@@ -19,6 +19,8 @@ from ledgerctl.stores.indexes import LEDGER_UNIQUE, STEP_TYPES, Indexes, flaw
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 from ledgerctl.stores.outbox import Outbox
 
+NOT_TEXT = ["objectId", "binData", "number"]
+ACCOUNTS_AT_ONCE = 200
 RULE_HINT = "ask whoever set this rule on the server"
 # One document whatever the collection holds.
 ONE_DOCUMENT: list[Document] = [{"$limit": 1}, {"$facet": {"none": [{"$limit": 1}]}}]
@@ -227,6 +229,36 @@ class Ledger:
             return account
         found = self.account_id(account)
         return (to_id(spelled[-1]) if found is None else found).text
+
+    def accounts_of_two_types(self, account: str | None = None) -> Iterator[list[Id]]:
+        """Yield each account (or this one) that rows and jobs hold under several types of id."""
+        with self._mongo.reading("list the accounts"):
+            if account is not None:
+                yield from self._several_types([account])
+                return
+            for rows in (self._rows, self._mongo.collection("jobs")):
+                found = rows.aggregate(
+                    [
+                        {"$match": {"account_id": {"$type": NOT_TEXT}}},
+                        {"$group": {"_id": "$account_id"}},
+                    ],
+                    allowDiskUse=True,
+                )
+                for some in chunks(found, ACCOUNTS_AT_ONCE):
+                    yield from self._several_types([to_id(one["_id"]).text for one in some])
+
+    def _several_types(self, accounts: list[str]) -> Iterator[list[Id]]:
+        values = [value for account in accounts for value in candidates(account)]
+        held: dict[str, set[Id]] = {account: set() for account in accounts}
+        for rows in (self._rows, self._mongo.collection("jobs")):
+            pipeline: list[Document] = [
+                {"$match": {"account_id": {"$in": values}}},
+                {"$group": {"_id": "$account_id"}},
+            ]
+            for one in rows.aggregate(pipeline):
+                found = to_id(one["_id"])
+                held.get(found.text, set()).add(found)
+        yield from (sorted(ids, key=str) for ids in held.values() if len(ids) > 1)
 
     def by_job(self, *, account: str | None = None, since: datetime | None = None) -> Iterator[Row]:
         """Yield the rows of an account, or dated or written since a time, in order of jobs.

@@ -99,6 +99,32 @@ def test_a_uuid_account_has_its_balance_and_its_line(invoke: Invoker, uuids: Doc
     assert invoke("balance", "explain", OWNER_TEXT).code == 0
 
 
+def test_an_account_of_two_types_is_named_once_by_the_audit(
+    invoke: Invoker, documents: Documents
+) -> None:
+    """Between rows, and between a row and a job's document; numbers that are equal are one type."""
+    documents.jobs.insert_many(
+        [make_job("a"), make_job("b", account_id=7), make_job("c", account_id="9"), make_job("d")]
+    )
+    documents.ledger.insert_many(
+        [
+            make_row("a"),
+            make_row("b", account_id=7),
+            make_row("c", account_id=9),
+            make_row(None, "grant", _id="g", account_id="7", amount=5),
+            make_row(None, "grant", _id="h", account_id=Int64(7), amount=5),
+            make_row(None, "grant", _id="i", account_id=7.0, amount=5),
+        ]
+    )
+    found = invoke("ledger", "audit", "--code", "mixed_id_types", "-o", "json").json()["findings"]
+    assert sorted((one["job_id"], one["account_id"]) for one in found) == [(None, "7"), (None, "9")]
+    assert "integer and as string" in found[0]["detail"]
+    words = ("ledger", "audit", "--code", "mixed_id_types", "-o", "json")
+    assert invoke(*words, "--account", "7").code == 5
+    assert invoke(*words, "--account", "acct-1").code == 0
+    assert invoke(*words, "--job", "b").code == 0
+
+
 def test_a_dead_letter_of_a_uuid_job_is_judged_by_its_job(
     invoke: Invoker, uuids: Documents, redis_client: Any
 ) -> None:
