@@ -35,10 +35,7 @@ def show(
     known_at: Annotated[
         str | None,
         typer.Option(
-            "--known-at",
-            help="Only rows recorded by then; a date means its end.",
-            metavar="TIME",
-            show_default=False,
+            "--known-at", help="Only rows recorded by then; a date means its end.", metavar="TIME"
         ),
     ] = None,
 ) -> Report:
@@ -81,8 +78,7 @@ def balances(
     session: Session,
     at: At = None,
     below: Annotated[
-        str | None,
-        typer.Option("--below", help="Only balances below N.", metavar="N", show_default=False),
+        str | None, typer.Option("--below", help="Only balances below N.", metavar="N")
     ] = None,
     limit: Limit = 0,
 ) -> Report:
@@ -119,10 +115,7 @@ class StoryFormat(StrEnum):
 def explain(
     session: Session,
     account: Account,
-    job: Annotated[
-        str | None,
-        typer.Option("--job", help="Only this job.", metavar="JOB", show_default=False),
-    ] = None,
+    job: Annotated[str | None, typer.Option("--job", help="Only this job.", metavar="JOB")] = None,
     since: From = None,
     until: To = None,
     told: Annotated[
@@ -130,8 +123,7 @@ def explain(
         typer.Option("--format", help="How it is told; json is -o json.", show_default="text"),
     ] = None,
     audience: Annotated[
-        Audience,
-        typer.Option("--for", help="Who reads it; a customer sees nothing internal."),
+        Audience, typer.Option("--for", help="Who reads it; a customer sees nothing internal.")
     ] = Audience.SUPPORT,
 ) -> Report:
     """Explain a balance job by job: what was charged, came back or was taken again, and why.
@@ -204,9 +196,7 @@ def chart_width() -> int:
 def grant(
     session: Session,
     account: Account,
-    amount: Annotated[
-        str, typer.Argument(help="Whole credits, at least 1.", metavar="AMOUNT", show_default=False)
-    ],
+    amount: Annotated[str, typer.Argument(help="Whole credits, at least 1.", metavar="AMOUNT")],
     key: Annotated[
         str,
         typer.Option("--key", help="Names this grant; a repeat changes nothing.", metavar="KEY"),

@@ -23,9 +23,7 @@ class Shell(StrEnum):
 @command(app, "show")
 def show(
     _session: Session,
-    shell: Annotated[
-        Shell, typer.Argument(help="bash, zsh or fish.", metavar="SHELL", show_default=False)
-    ],
+    shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.", metavar="SHELL")],
 ) -> Report:
     """Print the completion file of a shell; it edits nothing.
 

@@ -21,10 +21,7 @@ def doctor(
     bundle: Annotated[
         str | None,
         typer.Option(
-            "--bundle",
-            help="Write one redacted file (tar.gz) for a ticket.",
-            metavar="FILE",
-            show_default=False,
+            "--bundle", help="Write one redacted file (tar.gz) for a ticket.", metavar="FILE"
         ),
     ] = None,
     with_ids: Annotated[

@@ -19,8 +19,7 @@ app = single("help")
 def show_help(
     _session: Session,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(help="A topic, or a command's words.", metavar="TOPIC", show_default=False),
+        list[str] | None, typer.Argument(help="A topic, or a command's words.", metavar="TOPIC")
     ] = None,
 ) -> Report:
     """Explain a topic, such as exit-codes, safety, verdicts or codes; or a command.

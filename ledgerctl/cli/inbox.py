@@ -25,23 +25,16 @@ if TYPE_CHECKING:
 
 app = noun("inbox")
 
-Key = Annotated[str, typer.Argument(help="Message key.", metavar="KEY", show_default=False)]
-Group = Annotated[
-    str | None,
-    typer.Option("--group", help="Consumer group.", metavar="GROUP", show_default=False),
-]
+Key = Annotated[str, typer.Argument(help="Message key.", metavar="KEY")]
+Group = Annotated[str | None, typer.Option("--group", help="Consumer group.", metavar="GROUP")]
 ConsumedGroup = Annotated[str, typer.Option("--group", help="Consumer group.", metavar="GROUP")]
-Topic = Annotated[
-    str | None,
-    typer.Option("--topic", help="Only this topic.", metavar="TOPIC", show_default=False),
-]
+Topic = Annotated[str | None, typer.Option("--topic", help="Only this topic.", metavar="TOPIC")]
 Exec = Annotated[
     str | None,
     typer.Option(
         "--exec",
         help="Command for each message, run without a shell; the payload comes on its input.",
         metavar="COMMAND",
-        show_default=False,
     ),
 ]
 Once = Annotated[bool, typer.Option("--once", help="Handle one message and end.")]
@@ -51,9 +44,7 @@ Full = Annotated[
 ]
 Timeout = Annotated[
     str | None,
-    typer.Option(
-        "--timeout", help="End the command after this long.", metavar="DURATION", show_default=False
-    ),
+    typer.Option("--timeout", help="End the command after this long.", metavar="DURATION"),
 ]
 ClaimFor = Annotated[
     str,
@@ -71,7 +62,6 @@ def audit(
             "--lookup",
             help="Measure a look-up by these fields instead of the usual ones; may be repeated.",
             metavar="FIELDS",
-            show_default=False,
         ),
     ] = None,
 ) -> Report:
@@ -124,8 +114,7 @@ def stuck(
 def list_rows(
     session: Session,
     status: Annotated[
-        ClaimStatus | None,
-        typer.Option("--status", help="Only rows of this status.", show_default=False),
+        ClaimStatus | None, typer.Option("--status", help="Only rows of this status.")
     ] = None,
     group: Group = None,
     limit: Limit = SHOWN,
@@ -174,9 +163,7 @@ def retry(session: Session, key: Key, group: Group = None) -> Report:
 @command(app, "settle", effect=Effect.BULK)
 def settle(
     session: Session,
-    key: Annotated[
-        str | None, typer.Argument(help="Message key.", metavar="KEY", show_default=False)
-    ] = None,
+    key: Annotated[str | None, typer.Argument(help="Message key.", metavar="KEY")] = None,
     group: Group = None,
 ) -> Report:
     """Complete rows marked succeeded that lack the time of it, as of their last delivery.

@@ -26,15 +26,12 @@ from ledgerctl.render.report import Report
 
 app = noun("job")
 
-JobIds = Annotated[
-    list[str] | None, typer.Argument(help="Job ids.", metavar="JOB", show_default=False)
-]
+JobIds = Annotated[list[str] | None, typer.Argument(help="Job ids.", metavar="JOB")]
 
 
 @command(app, "show")
 def show(
-    session: Session,
-    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB", show_default=False)],
+    session: Session, job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB")]
 ) -> Report:
     """Show one job: its flags, its ledger rows, whether they agree, and where it is queued.
 
@@ -51,9 +48,7 @@ def show(
 def list_jobs(
     session: Session,
     account: OfAccount = None,
-    state: Annotated[
-        State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)
-    ] = None,
+    state: Annotated[State | None, typer.Option("--state", help="Only jobs in this state.")] = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = SHOWN,
@@ -75,7 +70,7 @@ def list_jobs(
 @command(app, "charge", effect=Effect.CHANGE)
 def charge(
     session: Session,
-    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB", show_default=False)],
+    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB")],
     account: Annotated[
         str, typer.Option("--account", help="Account to charge.", metavar="ACCOUNT")
     ],

@@ -16,14 +16,10 @@ from ledgerctl.render.report import Report
 
 app = noun("ledger")
 
-OfJob = Annotated[
-    str | None, typer.Option("--job", help="Only this job.", metavar="JOB", show_default=False)
-]
+OfJob = Annotated[str | None, typer.Option("--job", help="Only this job.", metavar="JOB")]
 Codes = Annotated[
     list[Code] | None,
-    typer.Option(
-        "--code", help="Only findings of this code; may be given again.", show_default=False
-    ),
+    typer.Option("--code", help="Only findings of this code; may be given again."),
 ]
 
 
@@ -40,7 +36,6 @@ def audit(
             "--older-than",
             help="With --code stranded_charge: charged longer ago than this; 24h unless given.",
             metavar="DURATION",
-            show_default=False,
         ),
     ] = None,
 ) -> Report:
@@ -127,8 +122,7 @@ def repair(
 
 @command(app, "correct", effect=Effect.BULK)
 def correct(
-    session: Session,
-    job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB", show_default=False)],
+    session: Session, job: Annotated[str, typer.Argument(help="Job id.", metavar="JOB")]
 ) -> Report:
     """Append the one correction row that brings a job to its right net; none when it is right.
 

@@ -18,16 +18,10 @@ app = noun("log")
 def list_operations(
     session: Session,
     operator: Annotated[
-        str | None,
-        typer.Option(
-            "--operator", help="Only this operator's.", metavar="NAME", show_default=False
-        ),
+        str | None, typer.Option("--operator", help="Only this operator's.", metavar="NAME")
     ] = None,
     named: Annotated[
-        str | None,
-        typer.Option(
-            "--command", help="Only of this command.", metavar="COMMAND", show_default=False
-        ),
+        str | None, typer.Option("--command", help="Only of this command.", metavar="COMMAND")
     ] = None,
     since: Since = None,
     limit: Limit = SHOWN,
@@ -52,12 +46,9 @@ def list_operations(
 @command(app, "outcome")
 def outcome(
     session: Session,
-    operation_id: Annotated[
-        str, typer.Argument(help="Operation id.", metavar="OPERATION_ID", show_default=False)
-    ],
+    operation_id: Annotated[str, typer.Argument(help="Operation id.", metavar="OPERATION_ID")],
     fate: Annotated[
-        LetterFate | None,
-        typer.Option("--fate", help="Only items of this fate.", show_default=False),
+        LetterFate | None, typer.Option("--fate", help="Only items of this fate.")
     ] = None,
     limit: Limit = SHOWN,
 ) -> Report:
@@ -86,9 +77,7 @@ def with_archived(session: Session, entry: dict[str, Any]) -> dict[str, Any]:
 @command(app, "show")
 def show(
     session: Session,
-    operation_id: Annotated[
-        str, typer.Argument(help="Operation id.", metavar="OPERATION_ID", show_default=False)
-    ],
+    operation_id: Annotated[str, typer.Argument(help="Operation id.", metavar="OPERATION_ID")],
 ) -> Report:
     """Show one operation: who, when, why, with what counts and exit code.
 

@@ -25,14 +25,10 @@ class Printed(StrEnum):
 def metrics(
     session: Session,
     what: Annotated[
-        Printed | None,
-        typer.Argument(help="rules: print alerting rules.", metavar="[rules]", show_default=False),
+        Printed | None, typer.Argument(help="rules: print alerting rules.", metavar="[rules]")
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option(
-            "--file", help="Replace this file atomically.", metavar="FILE", show_default=False
-        ),
+        str | None, typer.Option("--file", help="Replace this file atomically.", metavar="FILE")
     ] = None,
 ) -> Report:
     """Print figures of dead letters, queues, workers, inbox and summaries for Prometheus.

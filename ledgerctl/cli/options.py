@@ -13,43 +13,27 @@ from ledgerctl.domain.ids import LENGTH_MAX
 from ledgerctl.domain.times import at_bound, time_range
 from ledgerctl.errors import UsageError
 
-Account = Annotated[str, typer.Argument(help="Account id.", metavar="ACCOUNT", show_default=False)]
+Account = Annotated[str, typer.Argument(help="Account id.", metavar="ACCOUNT")]
 From = Annotated[
-    str | None,
-    typer.Option("--from", help="From this time or date on.", metavar="TIME", show_default=False),
+    str | None, typer.Option("--from", help="From this time or date on.", metavar="TIME")
 ]
 To = Annotated[
     str | None,
-    typer.Option(
-        "--to",
-        help="Before this time; a date is included whole.",
-        metavar="TIME",
-        show_default=False,
-    ),
+    typer.Option("--to", help="Before this time; a date is included whole.", metavar="TIME"),
 ]
 Since = Annotated[
-    str | None,
-    typer.Option("--since", help="From this time or date on.", metavar="TIME", show_default=False),
+    str | None, typer.Option("--since", help="From this time or date on.", metavar="TIME")
 ]
 Until = Annotated[
     str | None,
-    typer.Option(
-        "--until",
-        help="Before this time; a date is included whole.",
-        metavar="TIME",
-        show_default=False,
-    ),
+    typer.Option("--until", help="Before this time; a date is included whole.", metavar="TIME"),
 ]
 At = Annotated[
     str | None,
-    typer.Option(
-        "--at", help="As of this time, included; a date means its end.", metavar="TIME",
-        show_default=False,
-    ),
-]  # fmt: skip
+    typer.Option("--at", help="As of this time, included; a date means its end.", metavar="TIME"),
+]
 OfAccount = Annotated[
-    str | None,
-    typer.Option("--account", help="Only this account.", metavar="ACCOUNT", show_default=False),
+    str | None, typer.Option("--account", help="Only this account.", metavar="ACCOUNT")
 ]
 Limit = Annotated[
     int,
@@ -64,10 +48,7 @@ Limit = Annotated[
 FromFile = Annotated[
     str | None,
     typer.Option(
-        "--from-file",
-        help="Ids from a file, one a line; - reads standard input.",
-        metavar="FILE",
-        show_default=False,
+        "--from-file", help="Ids from a file, one a line; - reads standard input.", metavar="FILE"
     ),
 ]
 

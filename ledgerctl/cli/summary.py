@@ -26,21 +26,11 @@ app = noun("summary")
 Days = Annotated[
     int | None,
     typer.Option(
-        "--days",
-        min=1,
-        help="The last N days, today included; 2 unless given.",
-        metavar="N",
-        show_default=False,
+        "--days", min=1, help="The last N days, today included; 2 unless given.", metavar="N"
     ),
 ]
-FromDay = Annotated[
-    str | None,
-    typer.Option("--from", help="First day.", metavar="DAY", show_default=False),
-]
-ToDay = Annotated[
-    str | None,
-    typer.Option("--to", help="Last day, included.", metavar="DAY", show_default=False),
-]
+FromDay = Annotated[str | None, typer.Option("--from", help="First day.", metavar="DAY")]
+ToDay = Annotated[str | None, typer.Option("--to", help="Last day, included.", metavar="DAY")]
 
 
 @command(app, "rebuild", effect=Effect.CHANGE)
@@ -59,7 +49,6 @@ def rebuild(
             "--metrics-file",
             help="Write Prometheus text here, replaced atomically, once the rebuild is through.",
             metavar="FILE",
-            show_default=False,
         ),
     ] = None,
 ) -> Report | None:
