@@ -10,6 +10,8 @@ GARBAGE_AT = (500_000, 20, 20)
 # A thread that reads ahead needs the interpreter for an instant after each wait; by Python's own
 # five milliseconds it would get it so late that the one that works on what was read waits for it.
 SWITCH_EVERY_S = 0.001
+# Written by a test from the nouns, so that the root help needs nothing loaded.
+ROOT_HELP = os.path.join(os.path.dirname(__file__), "cli", "help_texts", "root.txt")
 
 
 def main() -> None:
@@ -44,9 +46,8 @@ def answer(arguments: list[str]) -> int:
 
         return write(f"ledgerctl {__version__}\n")
     if not arguments or arguments in (["--help"], ["-h"]):
-        from ledgerctl.cli.root_help import ROOT_HELP
-
-        return write(ROOT_HELP)
+        with open(ROOT_HELP, encoding="utf-8") as text:
+            return write(text.read())
     if arguments[0] == "--complete":
         from ledgerctl.cli.ids import complete
 

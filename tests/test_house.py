@@ -16,7 +16,7 @@ import pytest
 import ledgerctl
 from ledgerctl import errors
 from ledgerctl.cli.boundary import lines_of
-from ledgerctl.cli.topics import TOPICS, topic
+from ledgerctl.cli.help import TOPICS, topic
 from ledgerctl.cli.usage import advised
 from tests.cli.commands import COMMANDS, Leaf
 from tests.write_generated import generated

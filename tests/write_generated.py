@@ -6,10 +6,10 @@ from typing import Any, Final
 import typer
 
 from ledgerctl.cli.app import app
-from ledgerctl.cli.completion_files import FILE_NAMES, completion_file
+from ledgerctl.cli.completion import FILE_NAMES, completion_file
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-ROOT_HELP: Final = ROOT / "ledgerctl" / "cli" / "root_help.py"
+ROOT_HELP: Final = ROOT / "ledgerctl" / "cli" / "help_texts" / "root.txt"
 HELP_WIDTH: Final = 80
 
 
@@ -23,20 +23,12 @@ def live_root_help() -> str:
         return str(command.get_help(context)) + "\n"
 
 
-def root_help_module(text: str) -> str:
-    """The module that holds the stored root help."""
-    return (
-        '"""The root help as stored text: printed without loading anything; a test keeps it true."""\n'
-        f'\nROOT_HELP = """\\\n{text}"""\n'
-    )
-
-
 def generated() -> dict[Path, str]:
     """Every generated file and what stands in it."""
     files = {
         ROOT / "completions" / name: completion_file(shell) for shell, name in FILE_NAMES.items()
     }
-    return {ROOT_HELP: root_help_module(live_root_help()), **files}
+    return {ROOT_HELP: live_root_help(), **files}
 
 
 if __name__ == "__main__":

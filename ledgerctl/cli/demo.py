@@ -8,14 +8,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ledgerctl.cli.command import Effect, command, single
 from ledgerctl.cli.session import Session, terminal_width
-from ledgerctl.cli.tour import CHAPTERS, TourStep
 from ledgerctl.errors import ExitCode, SettingsError
 from ledgerctl.render.report import Column, Kind, Record, Report
 from ledgerctl.render.text import visible
@@ -28,6 +29,7 @@ COLUMNS = (
     Column("exit_code", kind=Kind.COUNT),
     Column("output", shown=False),
 )
+TOUR = Path(__file__).with_name("tour.toml")
 PACKAGE_PLACE = Path(__file__).resolve().parent.parent.parent
 WIDTH_MAX = 80
 INCIDENT_DATABASE = "incident"
@@ -101,18 +103,27 @@ def tour_environment(given: Mapping[str, str], sandbox: Mapping[str, str]) -> di
     return {**kept, **sandbox, **own, "LEDGERCTL_OPERATOR": "demo"}
 
 
+def chapters() -> list[dict[str, Any]]:
+    """Read the tour; each step is told in the file's head."""
+    tour: list[dict[str, Any]] = tomllib.loads(TOUR.read_text(encoding="utf-8"))["chapters"]
+    for step in (step for chapter in tour for step in chapter["steps"]):
+        step.setdefault("exit_codes", [0])
+        step.setdefault("settings", {})
+    return tour
+
+
 def walk(session: Session, environment: Mapping[str, str]) -> int:
     """Print each chapter, each command and what it says; the exit code tells whether all went well."""
     odd = []
-    for number, chapter in enumerate(CHAPTERS, start=1):
-        write(["", heading(f"{number}. {chapter.title}"), *wrapped(chapter.words)])
-        for step in chapter.steps:
+    for number, chapter in enumerate(chapters(), start=1):
+        write(["", heading(f"{number}. {chapter['title']}"), *wrapped(chapter["words"])])
+        for step in chapter["steps"]:
             line = command_line(step, environment)
             write(["", f"$ {line}"])
             code = run(step, line, environment)
             if code:
                 write([f"(exit {code})"])
-            odd += [] if code in step.exit_codes else [f"`{line}` ended with {code}"]
+            odd += [] if code in step["exit_codes"] else [f"`{line}` ended with {code}"]
     write(["", *farewell(session.environment)])
     for sentence in odd:
         session.note(f"not as told: {sentence}")
@@ -121,27 +132,27 @@ def walk(session: Session, environment: Mapping[str, str]) -> int:
 
 def records(environment: Mapping[str, str]) -> Iterator[Record]:
     """Yield each command of the tour with its exit code and its own document."""
-    for chapter in CHAPTERS:
-        for step in chapter.steps:
+    for chapter in chapters():
+        for step in chapter["steps"]:
             line = command_line(step, environment)
             done = subprocess.run(
-                program(line), env={**environment, **dict(step.settings), "LEDGERCTL_OUTPUT": "json"},
+                program(line), env={**environment, **step["settings"], "LEDGERCTL_OUTPUT": "json"},
                 capture_output=True, check=False, encoding="utf-8", stdin=subprocess.DEVNULL,
             )  # fmt: skip
             yield {
-                "chapter": chapter.title,
+                "chapter": chapter["title"],
                 "command": line,
                 "exit_code": done.returncode,
                 "output": done.stdout,
             }
 
 
-def command_line(step: TourStep, environment: Mapping[str, str]) -> str:
+def command_line(step: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     """Return the command as the operator would type it."""
-    words = step.words
+    words = str(step["run"])
     if "{operation}" in words:
         words = words.replace("{operation}", newest_operation(environment))
-    before = "".join(f"{name}={shlex.quote(text)} " for name, text in step.settings)
+    before = "".join(f"{name}={shlex.quote(text)} " for name, text in step["settings"].items())
     return f"{before}ledgerctl {words}"
 
 
@@ -155,10 +166,10 @@ def newest_operation(environment: Mapping[str, str]) -> str:
     return done.stdout.splitlines()[-1] if done.returncode == 0 else "OPERATION_ID"
 
 
-def run(step: TourStep, line: str, environment: Mapping[str, str]) -> int:
+def run(step: Mapping[str, Any], line: str, environment: Mapping[str, str]) -> int:
     """Run one command on our own streams and return its exit code."""
     done = subprocess.run(
-        program(line), env={**environment, **dict(step.settings)}, check=False,
+        program(line), env={**environment, **step["settings"]}, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return done.returncode

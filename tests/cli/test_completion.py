@@ -15,8 +15,7 @@ import pytest
 from pymongo import MongoClient
 from redis import Redis
 
-from ledgerctl.cli.command_table import command_table
-from ledgerctl.cli.completion_files import FILE_NAMES, completion_file
+from ledgerctl.cli.completion import FILE_NAMES, command_table, completion_file
 from ledgerctl.cli.ids import BOUND_S, offered
 from ledgerctl.domain.error_groups import error_group
 from ledgerctl.stores.connections import Stores

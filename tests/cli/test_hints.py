@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledgerctl.cli.topics import topic
+from ledgerctl.cli.help import topic
 from ledgerctl.domain.dead import Verdict
 from ledgerctl.domain.findings import Code
 from ledgerctl.domain.jobs import Outcome, State

@@ -19,7 +19,7 @@ from bson import Int64
 from pymongo import MongoClient
 from redis import Redis
 
-from ledgerctl.cli.command_table import command_table
+from ledgerctl.cli.completion import command_table
 from ledgerctl.domain.output_format import OutputFormat
 from tests.builders import make_job, make_row
 from tests.conftest import Invoker, Runner

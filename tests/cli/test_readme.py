@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ledgerctl.cli.topics import EXIT_CODES
+from ledgerctl.cli.help import EXIT_CODES
 from ledgerctl.sandbox import story
 from ledgerctl.sandbox.launch import Server
 from tests.cli.readme import BLOCK, README, alike, blocks, console, run
