@@ -19,7 +19,7 @@ from ledgerctl.cli.help import TOPICS
 from ledgerctl.cli.nouns import NOUNS
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.output_format import OutputFormat
-from ledgerctl.render.report import Column, Kind, Report
+from ledgerctl.render.report import Report, columns
 
 app = noun("completion")
 
@@ -49,7 +49,7 @@ def show(
     text = completion_file(shell.value)
     lines = text.removesuffix("\n").split("\n")
     return Report(
-        columns=(Column("shell", kind=Kind.ID), Column("text")),
+        columns=columns("shell text"),
         records=[{"shell": shell.value, "text": text}],
         document={"shell": shell.value, "lines": lines},
         text=lines,

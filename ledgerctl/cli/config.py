@@ -8,7 +8,7 @@ import typer
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session, default_format
 from ledgerctl.domain.output_format import OutputFormat
-from ledgerctl.render.report import Column, Kind, Report, record
+from ledgerctl.render.report import Column, Report, columns, record
 
 app = noun("config")
 
@@ -25,7 +25,7 @@ def show(session: Session) -> Report:
 
     settings = describe(session.settings)
     return Report(
-        columns=(Column("name", kind=Kind.ID), Column("value", kind=Kind.ID), Column("origin")),
+        columns=columns("name value origin"),
         records=settings,
         document={"settings": settings},
     )
@@ -86,7 +86,7 @@ def init(session: Session) -> Report:
     write_new(path, commented_file())
     return record(
         {"path": str(path), "created": True},
-        columns=(Column("path", kind=Kind.ID), Column("created", kind=Kind.FLAG)),
+        columns=columns("path created"),
     )
 
 
@@ -107,7 +107,7 @@ def path(session: Session) -> Report:
     location = locate(session.environment, session.words.config)
     report = record(
         {"path": str(location.path), "exists": location.exists},
-        columns=(Column("path", kind=Kind.ID), Column("exists", kind=Kind.FLAG)),
+        columns=columns("path exists"),
     )
     if session.format != "plain" or session.words.fields:
         return report

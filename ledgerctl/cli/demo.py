@@ -18,16 +18,13 @@ from typing import Any
 from ledgerctl.cli.command import Effect, command, single
 from ledgerctl.cli.session import Session, terminal_width
 from ledgerctl.errors import ExitCode, SettingsError
-from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.report import Column, Kind, Record, Report, columns
 from ledgerctl.render.text import visible
 
 app = single("demo")
 
-COLUMNS = (
-    Column("chapter"),
-    Column("command", kind=Kind.ID),
-    Column("exit_code", kind=Kind.COUNT),
-    Column("output", shown=False),
+COLUMNS = columns(
+    "chapter", Column("command", kind=Kind.ID), "exit_code output", not_shown="output"
 )
 TOUR = Path(__file__).with_name("tour.toml")
 PACKAGE_PLACE = Path(__file__).resolve().parent.parent.parent

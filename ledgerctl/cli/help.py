@@ -11,7 +11,7 @@ import typer
 from ledgerctl.cli.command import command, single
 from ledgerctl.cli.session import Session
 from ledgerctl.errors import UsageError
-from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.report import Record, Report, columns
 
 app = single("help")
 
@@ -41,7 +41,7 @@ def topics() -> Report:
     """List the topics."""
     records = [{"topic": name, "about": about} for name, about in TOPICS.items()]
     return Report(
-        columns=(Column("topic", kind=Kind.ID), Column("about")),
+        columns=columns("topic about"),
         records=records,
         document={},
         items_key="topics",
@@ -56,14 +56,14 @@ def text_report(name: str, lines: Sequence[str]) -> Report:
             {"exit_code": code, "meaning": meaning} for code, meaning in EXIT_CODES
         ]
         return Report(
-            columns=(Column("exit_code", kind=Kind.COUNT), Column("meaning")),
+            columns=columns("exit_code meaning"),
             records=records,
             document={"topic": name},
             items_key="exit_codes",
             text=lines,
         )
     return Report(
-        columns=(Column("topic", kind=Kind.ID), Column("text")),
+        columns=columns("topic text"),
         records=[{"topic": name, "text": "\n".join(lines)}],
         document={"topic": name, "lines": list(lines)},
         text=lines,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledgerctl.cli.change import consent
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
-from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.report import Column, Kind, Record, Report, columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,13 +16,8 @@ if TYPE_CHECKING:
 
 app = noun("sandbox")
 
-COLUMNS = (
-    Column("name", title="server", kind=Kind.ID),
-    Column("state"),
-    Column("pid", kind=Kind.ID),
-    Column("port", kind=Kind.ID),
-    Column("uri", kind=Kind.ID),
-    Column("log", kind=Kind.ID, shown=False),
+COLUMNS = columns(
+    Column("name", title="server", kind=Kind.ID), "state pid port uri log", not_shown="log"
 )
 USE_IT = 'to use it in this shell: eval "$(ledgerctl sandbox env)"'
 
@@ -87,7 +82,7 @@ def env(_session: Session) -> Report:
     running = servers.running(servers.own_directory())
     variables = servers.environment(running)
     return Report(
-        columns=(Column("name", kind=Kind.ID), Column("value", kind=Kind.ID)),
+        columns=columns("name value"),
         records=[{"name": name, "value": value} for name, value in variables.items()],
         document=variables,
         text=servers.environment_lines(running),

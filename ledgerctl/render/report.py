@@ -78,6 +78,70 @@ class Column:
         return self.title or self.key.replace("_", " ")
 
 
+# What a key holds, wherever it stands; all others hold text.
+KIND_OF: Final = {
+    key: kind
+    for kind, keys in {
+        Kind.ID: (
+            "account_id consumer_group digest field fields group id job_id log message_key "
+            "name on operation_id operator path period pid port restores role row_id row_ids "
+            "sample_job shell statement tenant_id topic uri value worker"
+        ),
+        Kind.AMOUNT: (
+            "amount balance charged cost effect expected_net ledger net net_after net_before "
+            "reclaimed refunded summary"
+        ),
+        Kind.COUNT: (
+            "accounts already_back already_taken attempts count days_cleared days_written "
+            "dead deliveries depth due empty entries exit_code failed filled found gone "
+            "handled in_the_way jobs missed moved position recovered remaining requeues "
+            "restored rows selected succeeded superseded unclaimed undated unreadable waiting "
+            "without_message"
+        ),
+        Kind.TIME: (
+            "as_of at claimed_until completed_at created_at failed_at finished_at "
+            "first_row_at first_seen_at last_row_at last_seen_at newest newest_failed_at "
+            "next_due_at not_before oldest oldest_failed_at reclaimed_at recorded_at "
+            "refunded_at"
+        ),
+        Kind.FLAG: (
+            "applied consistent created dry_run enforced exists is_reclaimed is_refunded "
+            "missing moves ok repairable ripe settled"
+        ),
+        Kind.RATIO: "ratio",
+        Kind.DURATION: "age every",
+    }.items()
+    for key in keys.split()
+}
+
+
+def columns(
+    *parts: str | Column,
+    spare: str = "",
+    when_filled: str = "",
+    not_shown: str = "",
+    not_in_table: str = "",
+) -> tuple[Column, ...]:
+    """Return columns; a text names several by key, each of the kind that its key has everywhere.
+
+    The others name those of the keys that `Column` treats so.
+    """
+    return tuple(
+        part
+        if isinstance(part, Column)
+        else Column(
+            part,
+            kind=KIND_OF.get(part, Kind.TEXT),
+            shown=part not in not_shown.split(),
+            in_table=part not in not_in_table.split(),
+            when_filled=part in when_filled.split(),
+            spare=part in spare.split(),
+        )
+        for one in parts
+        for part in ([one] if isinstance(one, Column) else one.split())
+    )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """Hold one command's whole answer, the same for every format.

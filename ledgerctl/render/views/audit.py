@@ -8,22 +8,17 @@ from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.repair import Repair, RepairStep
 from ledgerctl.domain.results import Fate, Result
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
+from ledgerctl.render.report import STREAMED, Record, Report, columns, record
 from ledgerctl.render.views.job_page import finding_record
 
 if TYPE_CHECKING:
     from ledgerctl.operations.audit import Audit
     from ledgerctl.operations.repair import RepairNote
 
-FINDING_COLUMNS = (
-    Column("code"),
-    Column("job_id", kind=Kind.ID),
-    Column("account_id", kind=Kind.ID),
-    Column("effect", kind=Kind.AMOUNT),
-    Column("repairable", kind=Kind.FLAG, spare=True),
-    Column("settled", kind=Kind.FLAG, shown=False),
-    Column("row_ids", kind=Kind.ID, shown=False),
-    Column("detail"),
+FINDING_COLUMNS = columns(
+    "code job_id account_id effect repairable settled row_ids detail",
+    spare="repairable",
+    not_shown="settled row_ids",
 )
 TABLE_MAX = 1_000  # findings a table holds; the other formats stream them all
 ACCOUNTS_SHOWN = 20
@@ -107,22 +102,8 @@ def notes(run: "Audit", records: Findings) -> list[str]:
     return said
 
 
-REPAIR_COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("code"),
-    Column("action"),
-    Column("row_type"),
-    Column("at", kind=Kind.TIME),
-    Column("ripe", kind=Kind.FLAG),
-    Column("detail"),
-)
-CORRECTION_COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("outcome"),
-    Column("amount", kind=Kind.AMOUNT),
-    Column("row_id", kind=Kind.ID),
-    Column("detail"),
-)
+REPAIR_COLUMNS = columns("job_id code action row_type at ripe detail")
+CORRECTION_COLUMNS = columns("job_id outcome amount row_id detail")
 
 
 def repair_plan(repairs: Iterator[tuple[Repair, bool]]) -> Report:

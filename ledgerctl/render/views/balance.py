@@ -16,33 +16,14 @@ from ledgerctl.domain.balances import (
 from ledgerctl.domain.rows import Entry
 from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, columns, listing, record
 from ledgerctl.render.text import rows
 from ledgerctl.render.views.job import amount_value
 
-SHOW_COLUMNS = (
-    Column("account_id", kind=Kind.ID),
-    Column("balance", kind=Kind.AMOUNT),
-    Column("as_of", kind=Kind.TIME),
-    Column("rows", kind=Kind.COUNT),
-    Column("jobs", kind=Kind.COUNT),
-    Column("first_row_at", kind=Kind.TIME),
-    Column("last_row_at", kind=Kind.TIME),
-)
-REPLAY_COLUMNS = (
-    Column("row_id", kind=Kind.ID, spare=True),
-    Column("created_at", kind=Kind.TIME),
-    Column("job_id", kind=Kind.ID),
-    Column("type"),
-    Column("amount", kind=Kind.AMOUNT),
-    Column("balance", kind=Kind.AMOUNT),
-)
-LIST_COLUMNS = (
-    Column("account_id", kind=Kind.ID),
-    Column("balance", kind=Kind.AMOUNT),
-    Column("rows", kind=Kind.COUNT),
-)
-UNUSABLE_COLUMNS = (Column("row_id", kind=Kind.ID), Column("amount"), Column("why"))
+SHOW_COLUMNS = columns("account_id balance as_of rows jobs first_row_at last_row_at")
+REPLAY_COLUMNS = columns("row_id created_at job_id type amount balance", spare="row_id")
+LIST_COLUMNS = columns("account_id balance rows")
+UNUSABLE_COLUMNS = columns("row_id", Column("amount"), "why")
 UNUSABLE_OF_ALL_COLUMNS = (Column("account_id", kind=Kind.ID), *UNUSABLE_COLUMNS)
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
-from ledgerctl.render.report import Column, Kind, Report, record
+from ledgerctl.render.report import Report, columns, record
 
 if TYPE_CHECKING:
     from ledgerctl.operations.database import TidyPlan
     from ledgerctl.stores.indexes import IndexStatus
 
-COLUMNS = (Column("name", kind=Kind.ID), Column("status"), Column("in_the_way", kind=Kind.COUNT))
+COLUMNS = columns("name status in_the_way")
 
 
 def indexes(found: Sequence["IndexStatus"]) -> Report:

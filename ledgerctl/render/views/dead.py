@@ -16,7 +16,7 @@ from ledgerctl.domain.dead import (
 from ledgerctl.domain.ids import some_of
 from ledgerctl.domain.payload import Unreadable, preview
 from ledgerctl.domain.results import Result
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, listing, record
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, columns, listing, record
 from ledgerctl.render.views.job_page import ROW_COLUMNS, job_document
 
 if TYPE_CHECKING:
@@ -24,21 +24,16 @@ if TYPE_CHECKING:
 
 PREVIEW = 60
 TOO_LARGE = f"it has more than {ARCHIVED_BYTES_MAX:,} bytes, which the archive cannot hold"
-ITEM_COLUMNS = (
+ITEM_COLUMNS = columns(
     Column("position", title="pos", kind=Kind.COUNT),
-    Column("digest", kind=Kind.ID),
-    Column("verdict"),
-    Column("job_id", kind=Kind.ID),
-    Column("account_id", kind=Kind.ID),
-    Column("state", in_table=False),
-    Column("attempts", kind=Kind.COUNT, spare=True),
-    Column("requeues", kind=Kind.COUNT, spare=True),
+    "digest verdict job_id account_id state attempts requeues",
     Column("failed_at", title="failed", kind=Kind.TIME, spare=True),
-    Column("not_before", kind=Kind.TIME, in_table=False),
+    "not_before",
     Column("error", lines_max=3),
-    Column("group", kind=Kind.ID, shown=False),
-    Column("preview", shown=False),
-    Column("why", shown=False),
+    "group preview why",
+    spare="attempts requeues",
+    not_shown="group preview why",
+    not_in_table="state not_before",
 )
 PLANNED_COLUMNS = (
     *(
@@ -47,23 +42,11 @@ PLANNED_COLUMNS = (
     ),
     Column("moves", kind=Kind.FLAG, in_table=False),
 )
-CHANGE_COLUMNS = (
-    Column("operation_id", kind=Kind.ID),
-    Column("dry_run", kind=Kind.FLAG),
-    Column("selected", kind=Kind.COUNT),
-    Column("moved", kind=Kind.COUNT),
-    Column("skipped"),
-    Column("too_large", when_filled=True),
-    Column("already_taken", kind=Kind.COUNT),
-    Column("remaining", kind=Kind.COUNT),
+CHANGE_COLUMNS = columns(
+    "operation_id dry_run selected moved skipped too_large already_taken remaining",
+    when_filled="too_large",
 )
-RESTORE_COLUMNS = (
-    Column("operation_id", kind=Kind.ID),
-    Column("restores", kind=Kind.ID),
-    Column("restored", kind=Kind.COUNT),
-    Column("already_back", kind=Kind.COUNT),
-    Column("gone", kind=Kind.COUNT),
-)
+RESTORE_COLUMNS = columns("operation_id restores restored already_back gone")
 
 
 def item(letter: Letter) -> dict[str, Any]:
@@ -90,7 +73,7 @@ def item(letter: Letter) -> dict[str, Any]:
     return found
 
 
-def columns(letters: Sequence[Letter]) -> tuple[Column, ...]:
+def letter_columns(letters: Sequence[Letter]) -> tuple[Column, ...]:
     """Choose the columns of a listing; those of unreadable entries only when there is one.
 
     A table has no room for them: there they stand below it.
@@ -115,7 +98,7 @@ def letters(
     """List dead letters; `depth` counts all that there are, `nothing` says why none is shown."""
     report = listing(
         items(found),
-        columns=columns(found),
+        columns=letter_columns(found),
         total=total,
         foot=unreadable_lines(found),
         notes=notes,
@@ -274,7 +257,7 @@ def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
         rows = document["job"]["rows"]
         sections.append(Report(ROW_COLUMNS, rows, head=("Ledger rows of the job:",)))
     # A page has room for everything.
-    whole = [replace(one, title="", in_table=True) for one in columns(shown)]
+    whole = [replace(one, title="", in_table=True) for one in letter_columns(shown)]
     page_columns = (*whole, Column("payload"))
     return record(document, columns=page_columns, notes=notes, sections=sections)
 

@@ -6,27 +6,20 @@ from typing import Any
 
 from ledgerctl.domain.dead import Verdict, counted
 from ledgerctl.domain.dead_stats import ErrorGroup, Statistics
-from ledgerctl.render.report import Column, CommandLine, Kind, Report, record
+from ledgerctl.render.report import Column, CommandLine, Report, columns, record
 from ledgerctl.render.text import shell_line
 
-GROUP_COLUMNS = (
-    Column("group", kind=Kind.ID),
-    Column("count", kind=Kind.COUNT),
+GROUP_COLUMNS = columns(
+    "group count",
     Column("error", lines_max=2),
     Column("by_verdict", title="verdicts"),
-    Column("newest", kind=Kind.TIME),
-    Column("oldest", kind=Kind.TIME, spare=True),
-    Column("sample_job", kind=Kind.ID, spare=True),
+    "newest oldest sample_job",
+    spare="oldest sample_job",
 )
-STATS_COLUMNS = (
-    Column("depth", kind=Kind.COUNT),
-    Column("selected", kind=Kind.COUNT),
-    Column("unreadable", kind=Kind.COUNT, when_filled=True),
-    Column("undated", kind=Kind.COUNT, when_filled=True),
-    Column("jobs", kind=Kind.COUNT),
-    Column("by_verdict"),
-    Column("oldest_failed_at", kind=Kind.TIME),
-    Column("newest_failed_at", kind=Kind.TIME, in_table=False),  # of each group below
+STATS_COLUMNS = columns(
+    "depth selected unreadable undated jobs by_verdict oldest_failed_at newest_failed_at",
+    when_filled="unreadable undated",
+    not_in_table="newest_failed_at",
 )
 
 

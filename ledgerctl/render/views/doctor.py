@@ -5,13 +5,10 @@ from collections.abc import Sequence
 
 from ledgerctl.domain.doctor import Check, CheckStatus
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, columns
 
-COLUMNS = (
-    Column("status"),
-    Column("id", title="check", kind=Kind.ID),
-    Column("detail"),
-    Column("hint", title="remedy"),
+COLUMNS = columns(
+    "status", Column("id", title="check", kind=Kind.ID), "detail", Column("hint", title="remedy")
 )
 
 

@@ -7,21 +7,11 @@ from ledgerctl.domain.amounts import Unusable
 from ledgerctl.domain.journal import head, transaction
 from ledgerctl.domain.rows import LedgerRow
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report
+from ledgerctl.render.report import STREAMED, Record, Report, columns
 from ledgerctl.render.text import rows as row_words
 from ledgerctl.render.views.job import amount_value
 
-COLUMNS = (
-    Column("row_id", kind=Kind.ID),
-    Column("job_id", kind=Kind.ID),
-    Column("account_id", kind=Kind.ID),
-    Column("type"),
-    Column("amount", kind=Kind.AMOUNT),
-    Column("created_at", kind=Kind.TIME),
-    Column("recorded_at", kind=Kind.TIME),
-    Column("operation_id", kind=Kind.ID),
-    Column("reason"),
-)
+COLUMNS = columns("row_id job_id account_id type amount created_at recorded_at operation_id reason")
 LEFT_OUT = "rows without a usable date lie outside every window: they are not here"
 
 

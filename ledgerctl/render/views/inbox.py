@@ -9,66 +9,33 @@ from ledgerctl.domain.inbox import InboxAudit, Lookup, Measured
 from ledgerctl.domain.results import Fate, Result
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.exact import Encoder, time_text
-from ledgerctl.render.report import Column, Kind, Record, Report, Shape, listing, record
+from ledgerctl.render.report import Column, Kind, Record, Report, Shape, columns, listing, record
 from ledgerctl.render.text import rows as rows_in_words
 
-ROW_COLUMNS = (
-    Column("row_id", kind=Kind.ID, shown=False),
-    Column("consumer_group", kind=Kind.ID),
-    Column("message_key", kind=Kind.ID),
-    Column("tenant_id", kind=Kind.ID, shown=False),
-    Column("status"),
-    Column("attempts", kind=Kind.COUNT),
-    Column("deliveries", kind=Kind.COUNT),
-    Column("first_seen_at", kind=Kind.TIME, spare=True),
-    Column("last_seen_at", kind=Kind.TIME, spare=True),
-    Column("claimed_until", kind=Kind.TIME, shown=False),
-    Column("not_before", kind=Kind.TIME, shown=False),
-    Column("completed_at", kind=Kind.TIME, spare=True),
-    Column("last_error", when_filled=True),
+ROW_COLUMNS = columns(
+    "row_id consumer_group message_key tenant_id status attempts deliveries first_seen_at",
+    "last_seen_at claimed_until not_before completed_at last_error",
+    spare="first_seen_at last_seen_at completed_at",
+    when_filled="last_error",
+    not_shown="row_id tenant_id claimed_until not_before",
 )
-STUCK_COLUMNS = (
+STUCK_COLUMNS = columns(
     *ROW_COLUMNS[:4],
     *(replace(column, spare=True) for column in ROW_COLUMNS[4:6]),
     ROW_COLUMNS[6],
-    Column("age", kind=Kind.DURATION),
-    Column("every", kind=Kind.DURATION),
+    "age every",
     Column("why", kind=Kind.WORDS),
     *(column for column in ROW_COLUMNS[7:] if column.key != "last_error"),
-    Column("last_error", shown=False),
+    "last_error",
+    not_shown="last_error",
 )
-LOOKUP_COLUMNS = (
-    Column("fields", kind=Kind.ID),
-    Column("found", kind=Kind.COUNT),
-    Column("missed", kind=Kind.COUNT),
-    Column("without_message", kind=Kind.COUNT),
-    Column("enforced", kind=Kind.FLAG),
-    Column("ok", kind=Kind.FLAG),
+LOOKUP_COLUMNS = columns("fields found missed without_message enforced ok")
+FIELD_COLUMNS = columns("collection field filled empty")
+UNCLAIMED_COLUMNS = columns("consumer_group unclaimed")
+CONSUMED_COLUMNS = columns(
+    "consumer_group handled succeeded failed dead superseded operation_id", not_shown="superseded"
 )
-FIELD_COLUMNS = (
-    Column("collection"),
-    Column("field", kind=Kind.ID),
-    Column("filled", kind=Kind.COUNT),
-    Column("empty", kind=Kind.COUNT),
-)
-UNCLAIMED_COLUMNS = (Column("consumer_group", kind=Kind.ID), Column("unclaimed", kind=Kind.COUNT))
-CONSUMED_COLUMNS = (
-    Column("consumer_group", kind=Kind.ID),
-    Column("handled", kind=Kind.COUNT),
-    Column("succeeded", kind=Kind.COUNT),
-    Column("failed", kind=Kind.COUNT),
-    Column("dead", kind=Kind.COUNT),
-    Column("superseded", kind=Kind.COUNT, shown=False),
-    Column("operation_id", kind=Kind.ID),
-)
-CHANGED_COLUMNS = (
-    Column("consumer_group", kind=Kind.ID),
-    Column("message_key", kind=Kind.ID),
-    Column("status"),
-    Column("attempts", kind=Kind.COUNT),
-    Column("deliveries", kind=Kind.COUNT),
-    Column("completed_at", kind=Kind.TIME),
-)
+CHANGED_COLUMNS = columns("consumer_group message_key status attempts deliveries completed_at")
 
 
 def row(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,28 +7,18 @@ from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.jobs import Flag, Job, StepResult, state
 from ledgerctl.domain.results import Fate, Result
 from ledgerctl.domain.rows import Row
-from ledgerctl.render.report import Column, Kind, Record, Report, listing
+from ledgerctl.render.report import Record, Report, columns, listing
 
-RESULT_COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("operation", in_table=False),
-    Column("applied", kind=Kind.FLAG, in_table=False),
-    Column("outcome"),
-    Column("state", in_table=False),
-    Column("amount", kind=Kind.AMOUNT),
-    Column("row_id", kind=Kind.ID, spare=True),
-    Column("at", kind=Kind.TIME),
-    Column("detail", when_filled=True),
+RESULT_COLUMNS = columns(
+    "job_id operation applied outcome state amount row_id at detail",
+    spare="row_id",
+    when_filled="detail",
+    not_in_table="operation applied state",
 )
-JOB_COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("account_id", kind=Kind.ID),
-    Column("cost", kind=Kind.AMOUNT),
-    Column("status", spare=True),
-    Column("state"),
-    Column("refunded_at", kind=Kind.TIME, in_table=False),
-    Column("reclaimed_at", kind=Kind.TIME, in_table=False),
-    Column("created_at", kind=Kind.TIME),
+JOB_COLUMNS = columns(
+    "job_id account_id cost status state refunded_at reclaimed_at created_at",
+    spare="status",
+    not_in_table="refunded_at reclaimed_at",
 )
 
 

@@ -4,35 +4,16 @@ from typing import Any
 
 from ledgerctl.domain.audit import JobPage
 from ledgerctl.domain.findings import Finding
-from ledgerctl.render.report import Column, Kind, Record, Report, record
+from ledgerctl.render.report import Record, Report, columns, record
 from ledgerctl.render.text import command_words
 from ledgerctl.render.views.job import job_record, row_record
 
-COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("account_id", kind=Kind.ID),
-    Column("cost", kind=Kind.AMOUNT),
-    Column("status"),
-    Column("state"),
-    Column("is_refunded", kind=Kind.FLAG),
-    Column("refunded_at", kind=Kind.TIME),
-    Column("is_reclaimed", kind=Kind.FLAG),
-    Column("reclaimed_at", kind=Kind.TIME),
-    Column("created_at", kind=Kind.TIME),
-    Column("net", kind=Kind.AMOUNT),
-    Column("expected_net", kind=Kind.AMOUNT),
-    Column("consistent", kind=Kind.FLAG),
-    Column("problems"),
-    Column("queues"),
+COLUMNS = columns(
+    "job_id account_id cost status state is_refunded refunded_at is_reclaimed reclaimed_at",
+    "created_at net expected_net consistent problems queues",
 )
-ROW_COLUMNS = (
-    Column("row_id", kind=Kind.ID, spare=True),
-    Column("created_at", kind=Kind.TIME),
-    Column("type"),
-    Column("amount", kind=Kind.AMOUNT),
-    Column("reason"),
-)
-FINDING_COLUMNS = (Column("code"), Column("effect", kind=Kind.AMOUNT), Column("detail"))
+ROW_COLUMNS = columns("row_id created_at type amount reason", spare="row_id")
+FINDING_COLUMNS = columns("code effect detail")
 QUEUES = ("retry", "processing", "dead_letter")
 
 

@@ -3,27 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ledgerctl.render.report import Column, Kind, Report, listing, record
+from ledgerctl.render.report import Column, Kind, Report, columns, listing, record
 
 NEVER_ENDED = "never ended"
 LOOPS = ("queue work", "inbox consume", "dead review")  # may run for days
-COLUMNS = (
-    Column("operation_id", kind=Kind.ID),
-    Column("at", kind=Kind.TIME, in_table=False),  # the id begins with it
-    Column("operator", kind=Kind.ID, spare=True),
-    Column("command"),
-    Column("counts", spare=True),
+COLUMNS = columns(
+    "operation_id at operator command counts",
     Column("exit_code", title="exit", kind=Kind.COUNT),
-    Column("state", when_filled=True),
-    Column("reason"),
+    "state reason",
+    spare="operator counts",
+    when_filled="state",
+    not_in_table="at",
 )
-PAGE_COLUMNS = (
-    COLUMNS[0],
-    Column("at", kind=Kind.TIME),
-    Column("finished_at", kind=Kind.TIME),
-    Column("profile"),
-    *COLUMNS[2:],
-)
+PAGE_COLUMNS = columns(COLUMNS[0], "at finished_at profile", *COLUMNS[2:])
 
 
 def entry(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerctl.domain.error_groups import error_group
 from ledgerctl.domain.outcomes import LetterFate, RampStep, Watched, counted
-from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.report import Column, Kind, Record, Report, columns
 from ledgerctl.render.text import telling_line
 from ledgerctl.render.views.dead import no_notes
 
@@ -15,14 +15,9 @@ if TYPE_CHECKING:
     from ledgerctl.operations.outcomes import Guided, OperationOutcome
 
 FATES = tuple(Column(str(fate), kind=Kind.COUNT) for fate in LetterFate)
-STEP_COLUMNS = (Column("at", kind=Kind.TIME), Column("moved", kind=Kind.COUNT), *FATES)
-GROUP_COLUMNS = (Column("group", kind=Kind.ID), *FATES, Column("error"))
-ITEM_COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("digest", kind=Kind.ID, spare=True),
-    Column("fate"),
-    Column("error"),
-)
+STEP_COLUMNS = columns("at moved", *FATES)
+GROUP_COLUMNS = columns("group", *FATES, "error")
+ITEM_COLUMNS = columns("job_id digest fate error", spare="digest")
 WHY = {
     "failures": "stopped: too many of the last step died or are failing",
     "no_outcome": "stopped: no outcome is known of more than half of the last step",

@@ -11,34 +11,17 @@ from ledgerctl.domain.payload import Payload, Unreadable
 from ledgerctl.domain.queue import Pushed, QueueEntry, QueueStats, WorkerCounts, WorkerEntries
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
-from ledgerctl.render.report import Column, Kind, Record, Report, listing, record
+from ledgerctl.render.report import Column, Kind, Record, Report, columns, listing, record
 from ledgerctl.render.text import age_text, duration_text
 
-STATS_COLUMNS = (
-    Column("list"),
-    Column("worker", kind=Kind.ID),
-    Column("depth", kind=Kind.COUNT),
-    Column("due", kind=Kind.COUNT),
-    Column("waiting", kind=Kind.COUNT),
-    Column("unreadable", kind=Kind.COUNT),
-    Column("next_due_at", kind=Kind.TIME),
-)
-ENTRY_COLUMNS = (
-    Column("position", kind=Kind.COUNT),
-    Column("job_id", kind=Kind.ID),
-    Column("attempts", kind=Kind.COUNT),
-    Column("not_before", kind=Kind.TIME),
+STATS_COLUMNS = columns("list worker depth due waiting unreadable next_due_at")
+ENTRY_COLUMNS = columns(
+    "position job_id attempts not_before",
     Column("due", kind=Kind.FLAG),
-    Column("worker", kind=Kind.ID),
+    "worker",
     Column("unreadable"),
 )
-PUSHED_COLUMNS = (
-    Column("job_id", kind=Kind.ID),
-    Column("attempts", kind=Kind.COUNT),
-    Column("to"),
-    Column("not_before", kind=Kind.TIME),
-    Column("operation_id", kind=Kind.ID),
-)
+PUSHED_COLUMNS = columns("job_id attempts to not_before operation_id")
 WORKED_COLUMNS = (
     *(
         Column(name, kind=Kind.COUNT)
@@ -56,12 +39,7 @@ WORKED_COLUMNS = (
     ),
     Column("operation_id", kind=Kind.ID),
 )
-RECOVERED_COLUMNS = (
-    Column("worker", kind=Kind.ID),
-    Column("entries", kind=Kind.COUNT),
-    Column("recovered", kind=Kind.COUNT),
-    Column("left"),
-)
+RECOVERED_COLUMNS = columns("worker entries recovered left")
 WHY_LEFT = {
     "live": "live: never recovered",
     "recent": "silent, but not for as long as --older-than",

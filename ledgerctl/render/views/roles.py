@@ -12,13 +12,9 @@ from ledgerctl.domain.roles import (
     redis_statement,
     user_statement,
 )
-from ledgerctl.render.report import Column, Kind, Record, Report, Value
+from ledgerctl.render.report import Column, Kind, Record, Report, Value, columns
 
-STATEMENT_COLUMNS = (
-    Column("role", kind=Kind.ID),
-    Column("store"),
-    Column("statement", kind=Kind.ID),
-)
+STATEMENT_COLUMNS = columns("role store statement")
 NO_ENTRY = (
     "Redis users have no password yet, so nobody can log in as them:"
     " `ACL SETUSER NAME >PASSWORD` gives one, `ACL SAVE` keeps it"

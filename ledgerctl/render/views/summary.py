@@ -16,50 +16,18 @@ from ledgerctl.domain.summary import (
 )
 from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, record
+from ledgerctl.render.report import STREAMED, Column, Record, Report, columns, record
 from ledgerctl.render.text import rows
 
-REBUILT_COLUMNS = (
-    Column("from"),
-    Column("to"),
-    Column("timezone"),
-    Column("accounts", kind=Kind.COUNT),
-    Column("days_written", kind=Kind.COUNT),
-    Column("days_cleared", kind=Kind.COUNT),
-    Column("rows", kind=Kind.COUNT),
-    Column("as_of", kind=Kind.TIME),
-    Column("late_days"),
-    Column("refused"),
-    Column("undated", kind=Kind.COUNT),
-    Column("duration_s"),
+REBUILT_COLUMNS = columns(
+    "from to timezone accounts days_written days_cleared rows as_of late_days refused undated",
+    "duration_s",
 )
-CHANGE_COLUMNS = (
-    Column("account_id", kind=Kind.ID),
-    Column("day"),
-    Column("change"),
-    Column("net_before", kind=Kind.AMOUNT),
-    Column("net_after", kind=Kind.AMOUNT),
-)
-DRIFT_COLUMNS = (
-    Column("account_id", kind=Kind.ID),
-    Column("day"),
-    Column("summary", kind=Kind.AMOUNT),
-    Column("ledger", kind=Kind.AMOUNT),
-    Column("ratio", kind=Kind.RATIO),
-    Column("missing", kind=Kind.FLAG, spare=True),
-)
-WHY_COLUMNS = (*DRIFT_COLUMNS, Column("cause"), Column("detail"))
-DAY_COLUMNS = (
-    Column("day"),
-    Column("charged", kind=Kind.AMOUNT),
-    Column("refunded", kind=Kind.AMOUNT),
-    Column("reclaimed", kind=Kind.AMOUNT),
-    Column("net", kind=Kind.AMOUNT),
-    Column("jobs", kind=Kind.COUNT),
-    Column("rows", kind=Kind.COUNT),
-    Column("as_of", kind=Kind.TIME, spare=True),
-)
-UNTOUCHED_COLUMNS = (Column("from"), Column("to"), Column("why"))
+CHANGE_COLUMNS = columns("account_id day change net_before net_after")
+DRIFT_COLUMNS = columns("account_id day summary ledger ratio missing", spare="missing")
+WHY_COLUMNS = columns(*DRIFT_COLUMNS, "cause detail")
+DAY_COLUMNS = columns("day charged refunded reclaimed net jobs rows as_of", spare="as_of")
+UNTOUCHED_COLUMNS = columns("from to why")
 WHO_ADDS = "`ledgerctl inbox audit` looks for a consumer that adds up"
 BAR_WIDTH = 16  # columns of the longest bar
 
