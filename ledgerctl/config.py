@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ledgerctl.addresses import BadValue, mongo_database
+from ledgerctl.addresses import BadValue, Secret, display, mongo_database, without_credentials
 from ledgerctl.config_file import (
     Location,
     as_tables,
@@ -24,7 +24,6 @@ from ledgerctl.config_file import (
 from ledgerctl.domain.days import zone_named
 from ledgerctl.domain.retry import RetryPolicy
 from ledgerctl.errors import SettingsError
-from ledgerctl.secrets import Secret, display, without_credentials
 from ledgerctl.settings import SETTINGS, Plain, Setting, Value
 
 if TYPE_CHECKING:

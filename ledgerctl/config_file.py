@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ledgerctl.addresses import holds_credentials, without_credentials
 from ledgerctl.errors import Refused, SettingsError
-from ledgerctl.secrets import holds_credentials, without_credentials
 
 Table = Mapping[str, object]
 

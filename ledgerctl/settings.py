@@ -6,13 +6,12 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ledgerctl.addresses import BadValue, check_mongo, check_redis
+from ledgerctl.addresses import BadValue, Secret, check_mongo, check_redis
 from ledgerctl.config_file import quoted
 from ledgerctl.domain.days import zone_named
 from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.domain.times import parse_duration
 from ledgerctl.errors import UsageError
-from ledgerctl.secrets import Secret
 
 Plain = str | int | bool
 Value = Plain | list[str] | Mapping[str, object]  # what the file may hold under one key

@@ -15,8 +15,7 @@ from pymongo import MongoClient
 
 from ledgerctl.sandbox import binaries
 from ledgerctl.sandbox.binaries import MONGOD
-from ledgerctl.sandbox.launch import REPLICA_SET, Server, start_mongod, start_valkey
-from ledgerctl.sandbox.processes import spawn
+from ledgerctl.sandbox.launch import REPLICA_SET, Server, spawn, start_mongod, start_valkey
 
 ROOT = ("root", "r00t-s3cr3t")
 TEST_COMMANDS = ("--setParameter", "enableTestCommands=1")

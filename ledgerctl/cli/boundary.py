@@ -21,7 +21,7 @@ from ledgerctl.errors import (
 )
 
 if TYPE_CHECKING:
-    from ledgerctl.secrets import Secret
+    from ledgerctl.addresses import Secret
 
 OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF})
 FLAG_LETTERS = frozenset("qvyh")  # short options without a value
@@ -33,7 +33,7 @@ def bug(error: Exception, secrets: Sequence["Secret"] = ()) -> LedgerctlError:
         return OutOfDescriptors(
             "this process may open no more files", hint="raise the limit (`ulimit -n`), then again"
         )
-    from ledgerctl.secrets import redact, without_credentials
+    from ledgerctl.addresses import redact, without_credentials
 
     text = without_credentials(redact(f"{type(error).__name__}: {error}", secrets))
     found = InvariantBroken(

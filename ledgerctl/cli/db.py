@@ -90,7 +90,7 @@ def roles(
     Example: ledgerctl db roles --role support -o plain --fields statement
     """
     from ledgerctl.domain.roles import ROLES, RolePlace
-    from ledgerctl.render.views.roles import roles as page
+    from ledgerctl.render.views.database import roles as page
 
     settings = session.settings
     known = {one.name: one for one in ROLES}

@@ -141,7 +141,7 @@ def stats(
               ledgerctl dead stats --fail-over 100 --fail-age 2h --quiet
     """
     from ledgerctl.operations.dead import count
-    from ledgerctl.render.views.dead_stats import statistics
+    from ledgerctl.render.views.dead import statistics
 
     age = None if fail_age is None else parse_duration(fail_age)
     plan = None if chosen.plan is None else read_any_plan(chosen.plan)
@@ -419,7 +419,7 @@ def moved(
     from ledgerctl.operations.dead import Request, leased, plan, planned_letters
     from ledgerctl.operations.dead_moves import preview
     from ledgerctl.render.views.dead import changed, planned
-    from ledgerctl.render.views.outcomes import guided
+    from ledgerctl.render.views.log import guided
 
     wanted = selection(session, chosen, plan_file)
     if wanted.is_empty:

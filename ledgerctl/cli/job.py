@@ -39,7 +39,7 @@ def show(
               ledgerctl job show job-42 -o json
     """
     from ledgerctl.operations.cases import show_job
-    from ledgerctl.render.views.job_page import job_page
+    from ledgerctl.render.views.job import job_page
 
     return job_page(show_job(session.stores, job, now=session.stores.mongo.now()))
 

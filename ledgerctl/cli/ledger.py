@@ -51,7 +51,7 @@ def audit(
     """
     from ledgerctl.domain.times import parse_duration
     from ledgerctl.operations.audit import STRANDED_AFTER, Audit, Scope
-    from ledgerctl.render.views.audit import audit as view
+    from ledgerctl.render.views.ledger import audit as view
 
     codes = frozenset(code or ())
     if older_than is not None and Code.STRANDED_CHARGE not in codes:
@@ -89,7 +89,7 @@ def repair(
     from ledgerctl.operations.audit import Audit, Scope
     from ledgerctl.operations.cases import only_job
     from ledgerctl.operations.repair import Repairer
-    from ledgerctl.render.views import audit as views
+    from ledgerctl.render.views import ledger as views
 
     scope = Scope(job=job, codes=frozenset(code or ()))
     repairer = Repairer(session.stores, scope, parse_duration(grace), session.progress)
@@ -133,7 +133,7 @@ def correct(
               ledgerctl ledger correct job-42 --reason "ticket 8812" --dry-run
     """
     from ledgerctl.operations import corrections
-    from ledgerctl.render.views.audit import correction
+    from ledgerctl.render.views.ledger import correction
 
     if not session.reason:
         raise UsageError("`ledger correct` needs --reason TEXT: it stands in the row for ever")
@@ -182,7 +182,7 @@ def export(
               ledgerctl ledger export --format hledger | hledger -f - balance
     """
     from ledgerctl.operations.balances import export as read
-    from ledgerctl.render.views.export import export as view
+    from ledgerctl.render.views.ledger import export as view
 
     chosen = session.words.output
     if written is not None and chosen is not None and chosen != written:

@@ -60,7 +60,7 @@ def outcome(
               ledgerctl log outcome 20260311T031400123Z-5f2c9a01be --fate died -o json
     """
     from ledgerctl.operations.outcomes import outcome_of
-    from ledgerctl.render.views.outcomes import outcome as view
+    from ledgerctl.render.views.log import outcome as view
 
     return view(outcome_of(session.stores, operation_id), fate=fate, limit=limit)
 

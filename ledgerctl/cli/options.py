@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ledgerctl.cli.id_file import read_ids
+from ledgerctl.cli.files import read_ids
 from ledgerctl.cli.session import Session
 from ledgerctl.domain.amounts import INT64_MAX
 from ledgerctl.domain.ids import LENGTH_MAX

@@ -411,7 +411,6 @@ class Session:
 
     def _load_output(self) -> None:
         """Load what the result is told by: what keeps it from loading must not follow a change."""
-        import ledgerctl.render.color  # noqa: F401
         from ledgerctl.render.emit import writer_of
 
         writer_of(self.format)
@@ -419,8 +418,7 @@ class Session:
     def _write(self, report: "Report") -> int:
         from dataclasses import replace
 
-        from ledgerctl.render.color import use_color
-        from ledgerctl.render.emit import emit
+        from ledgerctl.render.emit import emit, use_color
 
         out = cast(TextIO, ClosedStream()) if sys.stdout is None else sys.stdout
         self.progress_done()

@@ -15,12 +15,12 @@ from ledgerctl.errors import SettingsError, StoreUnavailable
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY, Program
 from ledgerctl.sandbox.launch import (
     OnSpawn,
+    Process,
     Server,
     await_ready,
     start_mongod,
     start_valkey,
 )
-from ledgerctl.sandbox.processes import Process
 
 DATABASE = "ledger"
 STATE_FILE = "state.json"

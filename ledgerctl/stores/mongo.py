@@ -34,6 +34,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
+from ledgerctl.addresses import display, redact
 from ledgerctl.config import Settings
 from ledgerctl.errors import (
     InvariantBroken,
@@ -44,7 +45,6 @@ from ledgerctl.errors import (
     SettingsError,
     StoreUnavailable,
 )
-from ledgerctl.secrets import display, redact
 from ledgerctl.stores.codec import Document, candidates, to_json
 from ledgerctl.stores.outages import FIRST_CONTACT_S, OUTAGE_S, Notice, Outage
 from ledgerctl.stores.replies import IN_THE_WAY, RIGHTS, UNKNOWN, mongo_answer

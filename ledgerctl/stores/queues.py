@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from redis import exceptions as redis_errors
 
-from ledgerctl.addresses import redis_place
+from ledgerctl.addresses import display, redact, redis_place
 from ledgerctl.config import Settings
 from ledgerctl.errors import (
     LedgerctlError,
@@ -19,7 +19,6 @@ from ledgerctl.errors import (
     StoreUnavailable,
     WrongKeyType,
 )
-from ledgerctl.secrets import display, redact
 from ledgerctl.stores.outages import Notice, Outage
 from ledgerctl.stores.redis_client import LOST, NotSent, PatientRedis
 from ledgerctl.stores.replies import UNKNOWN, redis_answer

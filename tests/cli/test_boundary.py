@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ledgerctl.addresses import Secret
 from ledgerctl.cli.boundary import bug, option_value, wants_json
 from ledgerctl.cli.command import run_command
 from ledgerctl.cli.session import Session, Words
 from ledgerctl.errors import HungUp, Interrupted, InvariantBroken, LedgerctlError, Terminated
-from ledgerctl.secrets import Secret
 from tests.conftest import Run, Runner
 from tests.servers import wait_until
 

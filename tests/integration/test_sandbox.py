@@ -19,7 +19,7 @@ from redis import Redis
 from ledgerctl.errors import SettingsError, StoreUnavailable
 from ledgerctl.sandbox import binaries, launch, servers
 from ledgerctl.sandbox.binaries import MONGOD, VALKEY
-from ledgerctl.sandbox.processes import started_at
+from ledgerctl.sandbox.launch import started_at
 from ledgerctl.sandbox.servers import Running, ServerState
 from tests.servers import wait_until
 

@@ -10,8 +10,16 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from ledgerctl.addresses import BadValue, check_mongo, check_redis
-from ledgerctl.secrets import Secret, display, holds_credentials, redact, without_credentials
+from ledgerctl.addresses import (
+    BadValue,
+    Secret,
+    check_mongo,
+    check_redis,
+    display,
+    holds_credentials,
+    redact,
+    without_credentials,
+)
 
 MONGO = Secret("mongodb://ops:s3cr3t@db1:27017,db2/ledger?replicaSet=rs0")
 REDIS = Secret("rediss://:s3cr3t@queue:6380/2")

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ledgerctl.operations.metrics import Sample
 
 PREFIX = "ledgerctl_"
 HELP = {
@@ -24,18 +27,7 @@ HELP = {
 }
 
 
-class Sampled(Protocol):
-    """Describe one value of a metric."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def value(self) -> int | float: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-
-
-def exposition(samples: Iterable[Sampled]) -> str:
+def exposition(samples: Iterable["Sample"]) -> str:
     """Return samples as Prometheus text, one gauge a metric."""
     order = list(HELP)
     lines = []

@@ -9,7 +9,7 @@ from ledgerctl.domain.dead import Letter, LetterPage
 from ledgerctl.domain.payload import Unreadable
 from ledgerctl.domain.times import format_time
 from ledgerctl.render.text import age_text, folded_sentence, telling_line, visible
-from ledgerctl.render.views.job_page import job_document
+from ledgerctl.render.views.job import job_document
 
 KEYS = "r requeue · l release · s skip · b back · u undo the last · m more · q quit"
 ERROR_LINES, ID_LINES, ROWS = 2, 3, 4

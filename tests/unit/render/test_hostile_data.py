@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from ledgerctl.cli.id_file import read_ids
+from ledgerctl.cli.files import read_ids
 from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Column, Kind, Record, Report, listing, record

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerctl.render.color import ColorChoice, use_color
+from ledgerctl.render.emit import ColorChoice, use_color
 from ledgerctl.render.text import (
     cell_width,
     duration_text,

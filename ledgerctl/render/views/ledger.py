@@ -1,15 +1,20 @@
-"""Show audits, repairs and corrections as reports."""
+"""Show audits, repairs, corrections and exports as reports."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+from ledgerctl.domain.amounts import Unusable
 from ledgerctl.domain.ids import some_of
+from ledgerctl.domain.journal import head, transaction
 from ledgerctl.domain.repair import Repair, RepairStep
 from ledgerctl.domain.results import Fate, Result
+from ledgerctl.domain.rows import LedgerRow
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.report import STREAMED, Record, Report, columns, record
-from ledgerctl.render.views.job_page import finding_record
+from ledgerctl.render.text import rows as row_words
+from ledgerctl.render.views.job import amount_value, finding_record
 
 if TYPE_CHECKING:
     from ledgerctl.operations.audit import Audit
@@ -188,3 +193,70 @@ def correction(job_id: str, result: Result[Any]) -> Report:
     return record(
         document | {key: getattr(found, key, None) for key in keys}, columns=CORRECTION_COLUMNS
     )
+
+
+EXPORT_COLUMNS = columns(
+    "row_id job_id account_id type amount created_at recorded_at operation_id reason"
+)
+LEFT_OUT = "rows without a usable date lie outside every window: they are not here"
+
+
+class Counting:
+    """Pass on rows; count those that no sum contains."""
+
+    def __init__(self, rows: Iterable[LedgerRow]) -> None:
+        self._rows = rows
+        self.unusable = 0
+
+    def __iter__(self) -> Iterator[LedgerRow]:
+        for row in self._rows:
+            if type(row.amount) is Unusable:
+                self.unusable += 1
+            yield row
+
+
+def export(
+    rows: Iterable[LedgerRow], *, zone: ZoneInfo | None = None, leaves_out_undated: bool = False
+) -> Report:
+    """Return the rows as records; with a day zone, as a journal for hledger and Ledger."""
+    counting = Counting(rows)
+
+    def notes() -> list[str]:
+        said = [LEFT_OUT] if leaves_out_undated else []
+        if counting.unusable:
+            said.append(f"{row_words(counting.unusable)} cannot be summed: marked in the export")
+        return said
+
+    return Report(
+        columns=EXPORT_COLUMNS,
+        records=records(counting),
+        document={"rows": STREAMED},
+        items_key="rows",
+        text=None if zone is None else journal(counting, zone),
+        notes=notes,
+        exit_code=lambda: int(ExitCode.FOUND if counting.unusable else ExitCode.DONE),
+        empty="No rows.",
+    )
+
+
+def records(rows: Iterable[LedgerRow]) -> Iterator[Record]:
+    """Yield each row under the names of its fields."""
+    for row_id, job_id, account_id, kind, amount, created, recorded, operation_id, reason in rows:
+        yield {
+            "row_id": row_id,
+            "job_id": job_id,
+            "account_id": account_id,
+            "type": kind,
+            "amount": amount if type(amount) is int else amount_value(amount),
+            "created_at": created,
+            "recorded_at": recorded,
+            "operation_id": operation_id,
+            "reason": reason,
+        }
+
+
+def journal(rows: Iterable[LedgerRow], zone: ZoneInfo) -> Iterator[str]:
+    """Yield the lines of the journal."""
+    yield from head()
+    for row in rows:
+        yield from transaction(row, zone)
