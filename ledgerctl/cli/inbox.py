@@ -13,7 +13,7 @@ from ledgerctl.domain.inbox import ClaimStatus, parse_lookup
 from ledgerctl.domain.results import Fate, Result, Run
 from ledgerctl.domain.times import parse_duration
 from ledgerctl.errors import LedgerctlError, UsageError
-from ledgerctl.render.report import Report
+from ledgerctl.render.report import Report, members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -359,13 +359,7 @@ def work_of(
 
 def totals(counts: "Counts") -> dict[str, int]:
     """Return the counts of a run by name."""
-    return {
-        "handled": counts.handled,
-        "succeeded": counts.succeeded,
-        "failed": counts.failed,
-        "dead": counts.dead,
-        "superseded": counts.superseded,
-    }
+    return members(counts, "handled succeeded failed dead superseded")
 
 
 def unmarked_note(session: Session, group: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledgerctl.cli.change import consent
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
-from ledgerctl.render.report import Column, Kind, Record, Report, columns
+from ledgerctl.render.report import Column, Kind, Record, Report, columns, members
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,11 +137,4 @@ def _report(
 
 
 def _record(server: "ServerStatus") -> Record:
-    return {
-        "name": server.name,
-        "state": server.state.value,
-        "pid": server.pid,
-        "port": server.port,
-        "uri": server.uri,
-        "log": str(server.log),
-    }
+    return {"name": server.name, "state": server.state.value, **members(server, "pid port uri log")}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 # A float is no Value: a ratio is a Decimal, an amount an int.
 Value: TypeAlias = "bool | int | str | Decimal | datetime | timedelta | Mapping[str, Value] | Sequence[Value] | None"
@@ -173,6 +173,11 @@ class Report:
     sections: Sequence["Report"] = ()
     is_prose: bool = False
     is_brief: bool = False
+
+
+def members(one: object, names: str) -> dict[str, Any]:
+    """Return these attributes of a result as members of its document, in this order."""
+    return {name: getattr(one, name) for name in names.split()}
 
 
 def settled(answer: Answer | Callable[[], Answer]) -> Answer:

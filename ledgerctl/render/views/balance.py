@@ -16,7 +16,17 @@ from ledgerctl.domain.balances import (
 from ledgerctl.domain.rows import Entry
 from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, columns, listing, record
+from ledgerctl.render.report import (
+    STREAMED,
+    Column,
+    Kind,
+    Record,
+    Report,
+    columns,
+    listing,
+    members,
+    record,
+)
 from ledgerctl.render.text import rows
 from ledgerctl.render.views.job import amount_value
 
@@ -81,7 +91,7 @@ def found_code(unusable: Sized) -> int:
 
 def unusable_record(row: UnusableRow) -> Record:
     """Return a row that no sum contains."""
-    return {"row_id": row.row_id, "amount": row.amount, "why": row.why}
+    return members(row, "row_id amount why")
 
 
 def balances(found: Balances, limit: int) -> Report:
@@ -106,7 +116,7 @@ def balances(found: Balances, limit: int) -> Report:
 
 def balance_record(one: AccountBalance) -> Record:
     """Return one line of the list."""
-    return {"account_id": one.account_id, "balance": one.balance, "rows": one.rows}
+    return members(one, "account_id balance rows")
 
 
 def list_notes(found: Balances) -> list[str]:

@@ -26,6 +26,7 @@ from ledgerctl.render.report import (
     Report,
     columns,
     listing,
+    members,
     record,
 )
 from ledgerctl.render.text import shell_line
@@ -75,9 +76,7 @@ def item(letter: Letter) -> dict[str, Any]:
         "error": letter.error,
         "failed_at": letter.failed_at,
         "state": None if letter.state is None else str(letter.state),
-        "verdict": str(letter.verdict),
-        "group": letter.group,
-        "requeues": letter.requeues,
+        **members(letter, "verdict group requeues"),
         "preview": None,
         "why": None,
     }
@@ -244,10 +243,7 @@ def page(found: LetterPage, shown: Sequence[Letter]) -> Report:
     """Show a letter with its raw payload and its job; further letters of the job below it."""
     first = shown[0]
     document = item(first) | raw_payload(first.raw)
-    document["archived"] = [
-        {"operation_id": one.operation_id, "chunk": one.chunk, "at": one.at}
-        for one in found.archived
-    ]
+    document["archived"] = [members(one, "operation_id chunk at") for one in found.archived]
     document["job"] = None if found.job is None else job_document(found.job)
     document["letters"] = [item(letter) | raw_payload(letter.raw) for letter in shown[1:]]
     notes = [found.error] if found.error else []
@@ -295,12 +291,7 @@ STATS_COLUMNS = columns(
 
 
 def statistics(
-    found: Statistics,
-    *,
-    top: int,
-    selectors: Sequence[str],
-    exit_code: int,
-    notes: Sequence[str],
+    found: Statistics, *, top: int, selectors: Sequence[str], exit_code: int, notes: Sequence[str]
 ) -> Report:
     """Report counts by error and by verdict; `top` groups (0: all), the others as two figures.
 
@@ -310,16 +301,10 @@ def statistics(
     others = found.by_error[len(groups) :]
     left_out = {"groups": len(others), "count": sum(one.count for one in others)}
     document: dict[str, Any] = {
-        "depth": found.depth,
-        "selected": found.selected,
-        "unreadable": found.unreadable,
-        "undated": found.undated,
-        "jobs": found.jobs,
+        **members(found, "depth selected unreadable undated jobs"),
         "by_error": [group_record(group) for group in groups],
         "other_groups": left_out,
-        "by_verdict": found.by_verdict,
-        "oldest_failed_at": found.oldest_failed_at,
-        "newest_failed_at": found.newest_failed_at,
+        **members(found, "by_verdict oldest_failed_at newest_failed_at"),
     }
     more = (
         f"and {left_out['groups']} more groups with {left_out['count']} letters: --top 0 shows all"
@@ -335,12 +320,7 @@ def statistics(
 def group_record(group: ErrorGroup) -> dict[str, Any]:
     """Show one group of errors."""
     return {
-        "group": group.group,
-        "error": group.error,
-        "count": group.count,
-        "oldest": group.oldest,
-        "newest": group.newest,
-        "sample_job": group.sample_job,
+        **members(group, "group error count oldest newest sample_job"),
         "by_verdict": counted(group.verdicts),
         "sample_error": group.sample_error,
     }

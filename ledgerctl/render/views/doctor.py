@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ledgerctl.domain.doctor import Check, CheckStatus
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, columns
+from ledgerctl.render.report import STREAMED, Column, Kind, Record, Report, columns, members
 
 COLUMNS = columns(
     "status", Column("id", title="check", kind=Kind.ID), "detail", Column("hint", title="remedy")
@@ -33,9 +33,4 @@ def checks(found: Sequence[Check]) -> Report:
 def record(check: Check) -> Record:
     """Return one check."""
     finding = check.finding
-    return {
-        "id": check.id,
-        "status": str(finding.status),
-        "detail": finding.detail,
-        "hint": finding.hint,
-    }
+    return {"id": check.id, **members(finding, "status detail hint")}

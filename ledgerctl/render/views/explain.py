@@ -8,7 +8,7 @@ from ledgerctl.domain.findings import Finding
 from ledgerctl.render.as_html import page
 from ledgerctl.render.as_markdown import markdown
 from ledgerctl.render.chart import blocks
-from ledgerctl.render.report import Column, Kind, Record, Report
+from ledgerctl.render.report import Column, Kind, Record, Report, members
 from ledgerctl.render.statement import FORMATS, Statement
 from ledgerctl.render.text import command_words
 from ledgerctl.render.views.balance import REPLAY_COLUMNS, found_code, unusable_record
@@ -54,20 +54,14 @@ def explain(story: Story, *, format: str, chart: int = 0) -> Report:
 
 def statement(page: Statement, *, format: str) -> Report:
     """Show a statement for a customer; nothing internal is in it, nor in its notes."""
-    return Report(
-        columns=(),
-        text=FORMATS[format](page),
-        exit_code=found_code(page.story.unusable),
-    )
+    return Report(columns=(), text=FORMATS[format](page), exit_code=found_code(page.story.unusable))
 
 
 def document(story: Story, periods: list[Record] | None) -> dict[str, Any]:
     """Write the story as one JSON document."""
     book = story.book
     found: dict[str, Any] = {
-        "account_id": story.account_id,
-        "job_id": story.job_id,
-        "as_of": story.as_of,
+        **members(story, "account_id job_id as_of"),
         "timezone": str(story.zone),
         "from": story.asked.since,
         "to": story.asked.before,
@@ -104,9 +98,7 @@ def line_record(line: Line) -> Record:
     """Write one row."""
     entry = line.entry
     return {
-        "row_id": entry.row_id,
-        "created_at": entry.created_at,
-        "job_id": entry.job_id,
+        **members(entry, "row_id created_at job_id"),
         "type": entry.type.value,
         "amount": amount_value(entry.amount),
         "balance": line.balance,

@@ -9,7 +9,17 @@ from ledgerctl.domain.inbox import InboxAudit, Lookup, Measured
 from ledgerctl.domain.results import Fate, Result
 from ledgerctl.errors import ExitCode
 from ledgerctl.render.exact import Encoder, time_text
-from ledgerctl.render.report import Column, Kind, Record, Report, Shape, columns, listing, record
+from ledgerctl.render.report import (
+    Column,
+    Kind,
+    Record,
+    Report,
+    Shape,
+    columns,
+    listing,
+    members,
+    record,
+)
 from ledgerctl.render.text import rows as rows_in_words
 
 ROW_COLUMNS = columns(
@@ -140,9 +150,7 @@ def audit(found: InboxAudit) -> Report:
         "outbox": measured(found.outbox),
         "unique_indexes": [list(fields) for fields in found.unique_indexes],
         "lookups": [lookup(one) for one in found.lookups],
-        "problems": [
-            {"code": one.code, "detail": one.detail, "fails": one.fails} for one in found.problems
-        ],
+        "problems": [members(one, "code detail fails") for one in found.problems],
         "unclaimed": dict(found.unclaimed),
     }
     return Report(
@@ -171,20 +179,14 @@ def lookup(found: Lookup) -> dict[str, Any]:
     """Return one look-up's verdict."""
     return {
         "fields": list(found.fields),
-        "found": found.found,
-        "missed": found.missed,
-        "without_message": found.without_message,
-        "enforced": found.enforced,
-        "ok": found.ok,
+        **members(found, "found missed without_message enforced ok"),
     }
 
 
 def audit_head(found: InboxAudit) -> list[str]:
     """Return what was measured, in words."""
     unique = "; ".join(", ".join(fields) for fields in found.unique_indexes) or "none"
-    return [
-        f"{found.inbox.rows} claims, {found.outbox.rows} messages; unique indexes: {unique}",
-    ]
+    return [f"{found.inbox.rows} claims, {found.outbox.rows} messages; unique indexes: {unique}"]
 
 
 def fields_section(found: InboxAudit) -> Report:

@@ -10,7 +10,7 @@ from ledgerctl.domain.ids import text_of
 from ledgerctl.domain.jobs import Flag, Job, StepResult, state
 from ledgerctl.domain.results import Fate, Result
 from ledgerctl.domain.rows import Row
-from ledgerctl.render.report import Record, Report, columns, listing, record
+from ledgerctl.render.report import Record, Report, columns, listing, members, record
 from ledgerctl.render.text import command_words
 
 RESULT_COLUMNS = columns(
@@ -58,10 +58,7 @@ def result_record(result: StepResult) -> Record:
         "applied": result.applied,
         "outcome": str(result.outcome),
         "state": None if result.state is None else str(result.state),
-        "amount": result.amount,
-        "row_id": result.row_id,
-        "at": result.at,
-        "detail": result.detail,
+        **members(result, "amount row_id at detail"),
     }
 
 
@@ -102,9 +99,7 @@ def row_record(row: Row) -> dict[str, object]:
         "account_id": text_of(row.account),
         "type": row.type.value,
         "amount": amount_value(row.amount),
-        "recorded_at": row.recorded_at,
-        "operation_id": row.operation_id,
-        "reason": row.reason,
+        **members(row, "recorded_at operation_id reason"),
     }
 
 
@@ -145,13 +140,9 @@ def finding_record(finding: Finding) -> dict[str, Any]:
     """Show one finding of the audit with the command that heals it. Source: contract, section 3, ledger."""
     command = command_words(finding.remedy) if finding.remedy else None
     return {
-        "code": str(finding.code),
-        "job_id": finding.job_id,
-        "account_id": finding.account_id,
+        **members(finding, "code job_id account_id"),
         "row_ids": list(finding.row_ids),
-        "effect": finding.effect,
-        "repairable": finding.repairable,
-        "settled": finding.settled,
+        **members(finding, "effect repairable settled"),
         "detail": finding.detail if command is None else f"{finding.detail}: `{command}`",
         "command": command,
     }

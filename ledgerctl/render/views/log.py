@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerctl.domain.error_groups import error_group
 from ledgerctl.domain.outcomes import LetterFate, RampStep, Watched, counted
-from ledgerctl.render.report import Column, Kind, Record, Report, columns, listing, record
+from ledgerctl.render.report import Column, Kind, Record, Report, columns, listing, members, record
 from ledgerctl.render.text import telling_line
 
 if TYPE_CHECKING:
@@ -95,9 +95,7 @@ def outcome(found: "OperationOutcome", *, fate: LetterFate | None, limit: int) -
         columns=ITEM_COLUMNS,
         records=items,
         document={
-            "operation_id": found.operation_id,
-            "command": found.command,
-            "at": found.at,
+            **members(found, "operation_id command at"),
             "moved": len(found.letters),
             "fates": totals,
             "by_group": groups,

@@ -11,7 +11,7 @@ from ledgerctl.domain.payload import Payload, Unreadable
 from ledgerctl.domain.queue import Pushed, QueueEntry, QueueStats, WorkerCounts, WorkerEntries
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.times import format_time
-from ledgerctl.render.report import Column, Kind, Record, Report, columns, listing, record
+from ledgerctl.render.report import Column, Kind, Record, Report, columns, listing, members, record
 from ledgerctl.render.text import age_text, duration_text
 
 STATS_COLUMNS = columns("list worker depth due waiting unreadable next_due_at")
@@ -50,13 +50,7 @@ WHY_LEFT = {
 def stats_report(found: QueueStats) -> Report:
     """Return how many entries each list has."""
     retry = found.retry
-    counts: Record = {
-        "depth": retry.depth,
-        "due": retry.due,
-        "waiting": retry.waiting,
-        "unreadable": retry.unreadable,
-        "next_due_at": retry.next_due_at,
-    }
+    counts: Record = members(retry, "depth due waiting unreadable next_due_at")
     bare: Record = {
         "worker": None,
         "due": None,
@@ -151,11 +145,7 @@ def pushed_report(job_id: str, result: Result[Pushed], *, dry_run: bool) -> Repo
     went = "would go" if dry_run else "went"
     document: dict[str, Any] = {"job_id": job_id, "attempts": None, "to": None, "not_before": None}
     for pushed in result.items:
-        document |= {
-            "attempts": pushed.attempts,
-            "to": str(pushed.to),
-            "not_before": pushed.not_before,
-        }
+        document |= members(pushed, "attempts to not_before")
     foot = [f"{went} to {pushed.to.replace('_', ' ')}" for pushed in result.items]
     return record(document, columns=PUSHED_COLUMNS, foot=foot)
 

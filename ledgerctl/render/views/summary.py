@@ -16,7 +16,7 @@ from ledgerctl.domain.summary import (
 )
 from ledgerctl.domain.times import format_time
 from ledgerctl.errors import ExitCode
-from ledgerctl.render.report import STREAMED, Column, Record, Report, columns, record
+from ledgerctl.render.report import STREAMED, Column, Record, Report, columns, members, record
 from ledgerctl.render.text import rows
 
 REBUILT_COLUMNS = columns(
@@ -69,10 +69,7 @@ def rebuilt_document(done: Rebuilt) -> dict[str, Any]:
         "as_of": done.as_of,
         "late_days": list(done.late_days),
         "refused": done.refused,
-        "refused_rows": [
-            {"account_id": row.account_id, "row_id": row.row_id, "rows": row.rows, "why": row.why}
-            for row in done.refused_rows
-        ],
+        "refused_rows": [members(row, "account_id row_id rows why") for row in done.refused_rows],
         "undated": done.undated,
         "not_rebuilt": [
             {"from": one.from_day, "to": one.to_day, "why": one.why} for one in done.not_rebuilt
@@ -103,14 +100,7 @@ def figures(found: Figures | None) -> Record | None:
     """Figures under their document names."""
     if found is None:
         return None
-    return {
-        "charged": found.charged,
-        "refunded": found.refunded,
-        "reclaimed": found.reclaimed,
-        "net": found.net,
-        "jobs": found.jobs,
-        "rows": found.rows,
-    }
+    return members(found, "charged refunded reclaimed net jobs rows")
 
 
 def counts(done: Rebuilt) -> str:
