@@ -175,9 +175,7 @@ def _duration_text(duration: timedelta) -> str:
     return f"{seconds}s"
 
 
-def _read_file(
-    location: Location,
-) -> tuple[Mapping[str, Value], Mapping[str, Mapping[str, Value]]]:
+def _read_file(location: Location) -> tuple[Mapping[str, Value], Mapping[str, Mapping[str, Value]]]:
     """Return the file's top level and its profiles, checked whole: a slip in a profile that is not in
     use today would otherwise wait for the night in which it is."""
     if not (location.named or location.exists):

@@ -32,7 +32,7 @@ class LazyNouns(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            module = import_module(NOUNS[name].module)
+            module = import_module(f"ledgerctl.cli.{name}")
             self._loaded[name] = command_of(module.app, name)
         return self._loaded[name]
 
@@ -93,7 +93,7 @@ class Root(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # Typer's own signature
         """List the nouns from the table, without importing any; say where to begin."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, noun.text) for name, noun in NOUNS.items()])
+            formatter.write_dl(list(NOUNS.items()))
         with formatter.section("Begin with"):
             formatter.write_dl(list(BEGIN))
 

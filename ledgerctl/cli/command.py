@@ -247,7 +247,7 @@ def noun(name: str) -> typer.Typer:
     group = single(name)
     group.info.cls = Group
 
-    @group.callback(help=NOUNS[name].text)
+    @group.callback(help=NOUNS[name])
     def _group() -> None:
         pass
 

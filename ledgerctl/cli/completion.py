@@ -221,7 +221,7 @@ def bash_entries(table: Table) -> Iterator[str]:
 def zsh(table: Table) -> Parts:
     """Fill the file for zsh, in fpath as `_ledgerctl` or sourced; the first TAB works."""
     return {
-        "nouns": (f"    {described(name, noun.text)}" for name, noun in NOUNS.items()),
+        "nouns": (f"    {described(name, about)}" for name, about in NOUNS.items()),
         "commands": zsh_commands(table),
         "entries": zsh_entries(table),
         "common": zsh_options(common(table)),
@@ -274,8 +274,8 @@ def fish(table: Table) -> Parts:
     """Fill the file for fish 3.1 and newer."""
     return {
         "nouns": (
-            f"complete -c ledgerctl -n \"__ledgerctl_wants ''\" -a {name} -d {quoted(noun.text)}"
-            for name, noun in NOUNS.items()
+            f"complete -c ledgerctl -n \"__ledgerctl_wants ''\" -a {name} -d {quoted(about)}"
+            for name, about in NOUNS.items()
         ),
         "commands": (
             f"complete -c ledgerctl -n '__ledgerctl_wants {group}' -a {entry.path.split()[1]}"

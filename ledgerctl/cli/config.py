@@ -25,9 +25,7 @@ def show(session: Session) -> Report:
 
     settings = describe(session.settings)
     return Report(
-        columns=columns("name value origin"),
-        records=settings,
-        document={"settings": settings},
+        columns=columns("name value origin"), records=settings, document={"settings": settings}
     )
 
 
@@ -84,10 +82,7 @@ def init(session: Session) -> Report:
     _judge_output_without_file(session)
     path = locate(session.environment, session.words.config).path
     write_new(path, commented_file())
-    return record(
-        {"path": str(path), "created": True},
-        columns=columns("path created"),
-    )
+    return record({"path": str(path), "created": True}, columns=columns("path created"))
 
 
 @command(app, "path")
@@ -106,8 +101,7 @@ def path(session: Session) -> Report:
     _judge_output_without_file(session)
     location = locate(session.environment, session.words.config)
     report = record(
-        {"path": str(location.path), "exists": location.exists},
-        columns=columns("path exists"),
+        {"path": str(location.path), "exists": location.exists}, columns=columns("path exists")
     )
     if session.format != "plain" or session.words.fields:
         return report

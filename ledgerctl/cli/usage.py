@@ -81,8 +81,7 @@ def no_such_command(
     word = next((one for one in words[depth:] if not one.startswith("-")), "")
     near = elsewhere(word, path, nouns) or get_close_matches(word, names, n=2)
     return UsageError(
-        f"`{path}` has no command {word!r}{did_you_mean(near)}",
-        hint=f"`{path} --help` lists them",
+        f"`{path}` has no command {word!r}{did_you_mean(near)}", hint=f"`{path} --help` lists them"
     )
 
 

@@ -15,13 +15,7 @@ from typing import Any, Final
 
 from ledgerctl.render.output import Look, Output
 from ledgerctl.render.report import Column, Kind, Record, Report, Shape, settled
-from ledgerctl.render.text import (
-    age_text,
-    cell_width,
-    duration_text,
-    telling_line,
-    value_text,
-)
+from ledgerctl.render.text import age_text, cell_width, duration_text, telling_line, value_text
 
 Paint = Callable[[str], str]
 

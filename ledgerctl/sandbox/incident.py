@@ -61,7 +61,7 @@ DRIFTED: Final = (
 )
 
 
-@dataclass(slots=True)
+@dataclass
 class Incident:
     """Hold the documents of the incident, by the settings name of their collection."""
 
@@ -70,16 +70,6 @@ class Incident:
     outbox: list[Document] = field(default_factory=list)
     inbox: list[Document] = field(default_factory=list)
     usage_daily: list[Document] = field(default_factory=list)
-
-    def collections(self) -> dict[str, list[Document]]:
-        """Return every collection with its documents."""
-        return {
-            "jobs": self.jobs,
-            "ledger": self.ledger,
-            "outbox": self.outbox,
-            "inbox": self.inbox,
-            "usage_daily": self.usage_daily,
-        }
 
 
 def load_incident(stores: Stores, *, now: datetime) -> Incident:
@@ -91,7 +81,7 @@ def load_incident(stores: Stores, *, now: datetime) -> Incident:
     for name in ("operator_log", "dead_archive", "leases"):
         with stores.mongo.writing("empty the incident's database"):
             stores.mongo.collection(name).delete_many({})
-    for name, documents in made.collections().items():
+    for name, documents in vars(made).items():
         with stores.mongo.writing("load the incident"):
             stores.mongo.collection(name).delete_many({})
             stores.mongo.collection(name).insert_many(documents)

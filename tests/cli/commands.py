@@ -25,8 +25,8 @@ class Leaf:
 
 def _leaves() -> Iterator[Leaf]:
     root: Any = typer.main.get_command(app)
-    for name, noun in NOUNS.items():
-        import_module(noun.module)
+    for name in NOUNS:
+        import_module(f"ledgerctl.cli.{name}")
         found = root.commands[name]
         if hasattr(found, "commands"):
             for word, command in found.commands.items():
