@@ -312,7 +312,10 @@ def display(secret: Secret) -> str:
     """Return the address with scheme, hosts, port and path; credentials and secret options are masked."""
     address = split(secret.reveal())
     credentials = f"{MASK}@" if address.user_info else ""
-    query = "&".join(_shown_option(name, value) for name, value in address.options)
+    query = "&".join(
+        f"{name}={value if name.lower() in SHOWN_OPTIONS else MASK}"
+        for name, value in address.options
+    )
     shown = f"{address.scheme}://{credentials}{address.hosts}{address.path}"
     return f"{shown}?{query}" if query else shown
 
@@ -339,14 +342,6 @@ def holds_credentials(text: str) -> bool:
     """Tell whether an address with credentials, or with an option that is hidden, stands in the text."""
     addresses = (split(found) for found in re.findall(r"[a-z+]+://[^\s'\"]+", text))
     return any(address.user_info or _secret_values(address) for address in addresses)
-
-
-def _shown_option(name: str, value: str) -> str:
-    return f"{name}={value if _is_shown(name) else MASK}"
-
-
-def _is_shown(name: str) -> bool:
-    return name.lower() in SHOWN_OPTIONS
 
 
 def _secret_values(address: Address) -> list[str]:
@@ -384,12 +379,11 @@ def _spellings(character: str) -> str:
     if character in "\\'\"":
         forms.insert(0, r"\\" + re.escape(character))
     if not character.isascii():
-        forms += [re.escape(form) for form in (_python_escape(character), _json_escape(character))]
+        forms += [
+            re.escape(form)
+            for form in (character.encode("unicode_escape").decode(), _json_escape(character))
+        ]
     return f"(?:{'|'.join(forms)})"
-
-
-def _python_escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def _json_escape(character: str) -> str:

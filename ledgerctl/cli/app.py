@@ -31,6 +31,8 @@ class LazyNouns(MutableMapping[str, Any]):
         self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
+        if name not in NOUNS:
+            raise KeyError(name)
         if name not in self._loaded:
             module = import_module(f"ledgerctl.cli.{name}")
             self._loaded[name] = command_of(module.app, name)

@@ -104,7 +104,8 @@ def docstring_of(function: Callable[..., Report | None]) -> str:
 
 def _callback(path: str, effect: Effect, function: Callable[..., Report | None]) -> Any:
     """Return the function as Typer calls it: its own words and the common ones, in one signature."""
-    shared = shared_options(effect)
+    groups = OPTIONS_BY_EFFECT[effect]
+    shared = {key: option for group in groups for key, option in group.items()}
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
     def run(**words: Any) -> None:
@@ -143,11 +144,6 @@ def run_command(
         raise
     except Exception as error:  # noqa: BLE001  # only here it is known what must not be printed
         raise session.stop.ended or session.bug(error) from None
-
-
-def shared_options(effect: Effect) -> dict[str, Any]:
-    """Return the options that every command of this effect takes, by parameter name."""
-    return {key: option for group in OPTIONS_BY_EFFECT[effect] for key, option in group.items()}
 
 
 class Registered(NamedTuple):

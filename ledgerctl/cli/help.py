@@ -130,7 +130,8 @@ def environment() -> Iterator[str]:
         names = [setting.variable, setting.flag]
         names += [f"key {setting.file_key}"] if setting.in_file else []
         names += [f"or {setting.file_key}_file"] if setting.may_be_file else []
-        default = setting.default_text or shown_default(setting.default)
+        default = setting.default_text or str(setting.default)
+        default = default.lower() if isinstance(setting.default, bool) else default
         yield ""
         yield f"  {', '.join(name for name in names if name)}"
         yield f"      {setting.help}"
@@ -140,11 +141,6 @@ def environment() -> Iterator[str]:
     yield ""
     yield "  ledgerctl config show    every setting, its value and what set it"
     yield "  ledgerctl config init    write a commented file, private to you"
-
-
-def shown_default(default: object) -> str:
-    """Spell a default as the configuration file does."""
-    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def topic(name: str) -> Iterator[str] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledgerctl.cli.change import consent
 from ledgerctl.cli.command import Effect, command, noun
 from ledgerctl.cli.session import Session
-from ledgerctl.render.report import Column, Kind, Record, Report, columns, members
+from ledgerctl.render.report import Column, Kind, Report, columns, members
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ def _report(
     """Return the servers, a row each; the document says besides where they live and what changed."""
     return Report(
         columns=COLUMNS,
-        records=[_record(server) for server in servers],
+        records=[members(one, "name state pid port uri log") for one in servers],
         document={
             "directory": str(directory),
             "running": all(server.uri is not None for server in servers),
@@ -134,7 +134,3 @@ def _report(
         items_key="servers",
         foot=foot,
     )
-
-
-def _record(server: "ServerStatus") -> Record:
-    return {"name": server.name, "state": server.state.value, **members(server, "pid port uri log")}

@@ -1,12 +1,12 @@
 """Give a report to its format: fields, colour, streams, notes, exit code."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from itertools import chain, islice
-from typing import Any, Final, Literal, TextIO
+from typing import Final, Literal, TextIO
 
 from ledgerctl.domain.output_format import OutputFormat
 from ledgerctl.errors import UsageError
@@ -148,18 +148,13 @@ def _check(fields: Sequence[str], known: Sequence[str]) -> None:
 def _cut_items(report: Report, fields: Sequence[str]) -> Document | None:
     """Return the document, its items cut too where they are already there."""
     document, key = report.document, report.items_key
-    if document is None or key is None or not _is_records(document.get(key)):
+    if document is None or key is None:
         return document
-    return {**document, key: list(_parts(document[key], fields))}
-
-
-def _is_records(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _parts(records: Any, fields: Sequence[str]) -> Iterator[Record]:
-    for record in records:
-        yield _part(record, fields) if isinstance(record, Mapping) else record
+    records = document.get(key)
+    if not isinstance(records, list | tuple):
+        return document
+    parts = [_part(one, fields) if isinstance(one, Mapping) else one for one in records]
+    return {**document, key: parts}
 
 
 def _part(record: Record, fields: Iterable[str]) -> Record:

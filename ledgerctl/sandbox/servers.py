@@ -8,7 +8,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 
 from ledgerctl.errors import SettingsError, StoreUnavailable
@@ -28,7 +28,7 @@ LOCK_FILE = "lock"
 PROGRAMS = (MONGOD, VALKEY)
 
 
-class ServerState(Enum):
+class ServerState(StrEnum):
     """Tell whether a server of the sandbox runs."""
 
     RUNNING = "running"

@@ -6,7 +6,6 @@ from typing import Any
 
 from ledgerctl.domain.amounts import Amount, Unusable
 from ledgerctl.domain.balances import (
-    AccountBalance,
     Balance,
     Balances,
     Replay,
@@ -98,7 +97,7 @@ def balances(found: Balances, limit: int) -> Report:
     """Return every account's balance; `limit` 0 shows all."""
     shown = found.accounts[:limit] if limit else found.accounts
     report = listing(
-        [balance_record(one) for one in shown],
+        [members(one, "account_id balance rows") for one in shown],
         columns=LIST_COLUMNS,
         total=len(found.accounts),
         notes=list_notes(found),
@@ -112,11 +111,6 @@ def balances(found: Balances, limit: int) -> Report:
         document={**(report.document or {}), "unusable_rows": left_out},
         sections=[section] if left_out else [],
     )
-
-
-def balance_record(one: AccountBalance) -> Record:
-    """Return one line of the list."""
-    return members(one, "account_id balance rows")
 
 
 def list_notes(found: Balances) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ledgerctl.domain.error_groups import error_group
-from ledgerctl.domain.outcomes import LetterFate, RampStep, Watched, counted
+from ledgerctl.domain.outcomes import LetterFate, Watched, counted
 from ledgerctl.render.report import Column, Kind, Record, Report, columns, listing, members, record
 from ledgerctl.render.text import telling_line
 
@@ -68,7 +68,9 @@ def guided(report: Report, runs: "Sequence[Guided]") -> Report:
     if not runs:
         return report
     (found,) = runs
-    steps = [step_record(step) for step in found.steps]
+    steps = [
+        {**members(step, "at moved"), **counted(step.fates.elements())} for step in found.steps
+    ]
     document = {**(report.document or {}), "steps": steps, "stopped_by": found.stopped_by}
     section = Report(STEP_COLUMNS, steps, head=("Steps:",))
     notes = [WHY[found.stopped_by]] if found.stopped_by in WHY else []
@@ -76,11 +78,6 @@ def guided(report: Report, runs: "Sequence[Guided]") -> Report:
     return replace(
         report, document=document, sections=[*report.sections, section], notes=[*kept, *notes]
     )
-
-
-def step_record(step: RampStep) -> Record:
-    """Show one step."""
-    return {"at": step.at, "moved": step.moved, **counted(step.fates.elements())}
 
 
 def outcome(found: "OperationOutcome", *, fate: LetterFate | None, limit: int) -> Report:
