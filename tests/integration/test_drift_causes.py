@@ -98,8 +98,11 @@ def times(chance: Random, summary: Document, rows: list[Document]) -> Document:
 
 
 def again(chance: Random, summary: Document, rows: list[Document]) -> Document:
-    day = on_day(rows, summary["day"])
-    return four(day + chance.sample(day, chance.choice([1, 2])))
+    day, in_utc = on_day(rows, summary["day"]), on_day(rows, summary["day"], UTC)
+    while True:
+        found = four(day + chance.sample(day, chance.choice([1, 2])))
+        if found != four(in_utc):  # else both causes explain it, and the other is asked first
+            return found
 
 
 def unknown(chance: Random, summary: Document, rows: list[Document]) -> Document:
