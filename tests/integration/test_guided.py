@@ -216,11 +216,11 @@ def test_killed_runs_lose_and_double_nothing_and_the_same_command_ends_it(
         with subprocess.Popen(command, env=dict(environment), stdout=subprocess.DEVNULL) as program:
             time.sleep(0.5 + 2 * draw.random())
             program.kill()
-    last = run(*words, "-o", "json")
+    last = run(*words, "-o", "json", timeout_s=PATIENCE_S)
     for _ in range(3):
         if last.code == 9:  # a killed run's lease lasts ten seconds
             time.sleep(10)
-            last = run(*words, "-o", "json")
+            last = run(*words, "-o", "json", timeout_s=PATIENCE_S)
     assert last.code == 0, last.out + last.err
     assert max(workers.taken.values()) == 1
     left = whereabouts(redis_client)
