@@ -47,6 +47,21 @@ def ok(detail: str) -> CheckResult:
     return CheckResult(CheckStatus.OK, detail)
 
 
+def warn(detail: str, hint: str = "") -> CheckResult:
+    """Report what somebody should see to."""
+    return CheckResult(CheckStatus.WARN, detail, hint)
+
+
+def fail(detail: str, hint: str = "") -> CheckResult:
+    """Report what breaks a guarantee or a command."""
+    return CheckResult(CheckStatus.FAIL, detail, hint)
+
+
+def unknown(detail: str, hint: str = "") -> CheckResult:
+    """Report that nobody can tell."""
+    return CheckResult(CheckStatus.UNKNOWN, detail, hint)
+
+
 def worst_first(checks: Iterable[Check]) -> list[Check]:
     """Return the checks, those that need somebody first; otherwise in the order given."""
     order = list(CheckStatus)
@@ -59,8 +74,7 @@ def judge_clock(offset: timedelta, store: str) -> CheckResult:
     if abs(offset) <= CLOCK_OFF_MAX:
         return ok(f"{store} and this machine agree within {abs(seconds):.1f} s")
     side = "ahead of" if seconds > 0 else "behind"
-    return CheckResult(
-        CheckStatus.WARN,
+    return warn(
         f"{store} is {abs(seconds):.1f} s {side} this machine; ledgerctl goes by the server's clock",
         "set both by NTP: `timedatectl status` on each",
     )
@@ -84,7 +98,7 @@ def judge_shard_keys(keys: Mapping[str, Mapping[str, Any]], *, no_account: bool)
         )
     if wrong:
         hint = "`ledgerctl help deployments` names the keys; `reshardCollection` changes one"
-        return CheckResult(CheckStatus.FAIL, "; ".join(wrong), hint)
+        return fail("; ".join(wrong), hint)
     names = ", ".join(keys)
     return ok(
         f"sharded by keys that keep every guarantee: {names}" if names else "nothing is sharded"
@@ -107,16 +121,14 @@ def judge_flags(counts: FlagCounts) -> CheckResult:
     looked_at = f"{'a sample of ' if counts.sampled else ''}{counts.jobs} jobs"
     of = f"of {looked_at}"
     if counts.not_boolean or counts.corrupt:
-        return CheckResult(
-            CheckStatus.FAIL,
+        return fail(
             f"{counts.not_boolean} {of} have a flag that is no boolean, {counts.corrupt} are"
             f" reclaimed without a refund, {counts.absent} lack a flag:"
             " no guard lets the first two kinds through",
             "`ledgerctl ledger audit --code bad_flags --code corrupt_flags` names them",
         )
     if counts.absent:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"{counts.absent} {of} lack a flag; ledgerctl counts that as false, a worker that"
             " filters for false never finds them",
             "`ledgerctl ledger repair --code flags_missing`",
@@ -128,14 +140,12 @@ def judge_eviction(policy: str, limit: int, used: int) -> CheckResult:
     """Judge whether the server may drop a list of jobs or refuse one soon. Figures in bytes."""
     if policy.startswith("allkeys"):
         when = "when memory is short" if limit else "as soon as maxmemory is set"
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"{policy} drops lists of jobs {when}, without an error",
             "give the queues a server of their own, or `CONFIG SET maxmemory-policy noeviction`",
         )
     if limit and used * 100 > limit * NEARLY_FULL:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"{used * 100 // limit} % of maxmemory is used: soon every push is refused",
             "free memory, or raise maxmemory",
         )
@@ -150,8 +160,7 @@ def judge_persistence(facts: Mapping[str, object], save: str | None) -> CheckRes
         if facts.get(name, "ok") != "ok"
     ]
     if failing:
-        return CheckResult(
-            CheckStatus.FAIL,
+        return fail(
             f"the server cannot save its lists ({', '.join(failing)}) and may refuse writes",
             "look at its disk and its log",
         )
@@ -159,15 +168,9 @@ def judge_persistence(facts: Mapping[str, object], save: str | None) -> CheckRes
         return ok("an append-only file is kept")
     remedy = "`CONFIG SET appendonly yes`, and the same in the server's file"
     if save == "":
-        return CheckResult(
-            CheckStatus.WARN, "nothing is saved: a restart loses every queued job", remedy
-        )
+        return warn("nothing is saved: a restart loses every queued job", remedy)
     points = f" at `{save}`" if save else ""
-    return CheckResult(
-        CheckStatus.WARN,
-        f"only snapshots{points}: a crash loses the jobs pushed since the last",
-        remedy,
-    )
+    return warn(f"only snapshots{points}: a crash loses the jobs pushed since the last", remedy)
 
 
 def judge_failover(facts: Mapping[str, Any], trouble: str | None, least: str | None) -> CheckResult:
@@ -190,5 +193,5 @@ def judge_failover(facts: Mapping[str, Any], trouble: str | None, least: str | N
         problems.append(f"min-replicas-to-write {shown}: a failover may undo the last moves")
     if problems:
         hint = "`CONFIG SET min-replicas-to-write 1` and see `ledgerctl help deployments`"
-        return CheckResult(CheckStatus.WARN, "; ".join(problems), hint)
+        return warn("; ".join(problems), hint)
     return ok(f"{len(in_step)} of {len(replicas)} replicas in step, at least {least} for a write")

@@ -231,8 +231,7 @@ def nothing_to_correct(findings: Iterable[Finding]) -> NoCorrection:
     """Tell that the job is right as it is, or that a repair comes first."""
     if sum(one.effect for one in findings if one.repairable and one.code in TO_REPAIR_FIRST):
         return NoCorrection(
-            CorrectionOutcome.REPAIR_FIRST,
-            "a row or a flag is lost; repair the job first",
+            CorrectionOutcome.REPAIR_FIRST, "a row or a flag is lost; repair the job first"
         )
     return NoCorrection(CorrectionOutcome.ALREADY_RIGHT, "the rows net what they should")
 

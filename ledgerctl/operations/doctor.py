@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from ledgerctl.domain.doctor import Check, CheckResult, CheckStatus, worst_first
+from ledgerctl.domain.doctor import Check, CheckResult, CheckStatus, fail, unknown, worst_first
 from ledgerctl.errors import CrossSlot, LedgerctlError, StoreUnavailable
 from ledgerctl.operations import doctor_mongo as mongo
 from ledgerctl.operations import doctor_queues as queues
 from ledgerctl.operations import foreign
 from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext, Source, permissions
 from ledgerctl.stores.connections import Stores
+from ledgerctl.stores.indexes import INBOX_UNIQUE, LEDGER_UNIQUE
 
 BUDGET_S = 20.0  # for everything together; what has not been looked at by then is unknown
 
@@ -36,8 +37,16 @@ CHECKS: tuple[Probe, ...] = (
     Probe("mongo.shard_keys", Source.MONGO, mongo.shard_keys),
     Probe("mongo.write_concern", Source.MONGO, mongo.write_concern),
     Probe("mongo.clock", Source.MONGO, mongo.clock),
-    Probe("index.ledger_unique", Source.MONGO, mongo.ledger_unique),
-    Probe("index.inbox_unique", Source.MONGO, mongo.inbox_unique),
+    Probe(
+        "index.ledger_unique",
+        Source.MONGO,
+        partial(mongo.guarded, LEDGER_UNIQUE, "a job can be refunded or charged twice"),
+    ),
+    Probe(
+        "index.inbox_unique",
+        Source.MONGO,
+        partial(mongo.guarded, INBOX_UNIQUE, "a message can be claimed and applied twice"),
+    ),
     Probe("index.ledger_account", Source.MONGO, partial(mongo.useful, "account_id")),
     Probe("index.ledger_created", Source.MONGO, partial(mongo.useful, "created_at")),
     Probe("index.expiry", Source.MONGO, mongo.expiry),
@@ -77,9 +86,9 @@ class Examination:
     def finding(self, probe: Probe) -> CheckResult | None:
         """Return what a check found in its share of the time, None where it does not apply."""
         if why := self.lost.get(probe.source):
-            return CheckResult(CheckStatus.UNKNOWN, why)
+            return unknown(why)
         if time.monotonic() - self.started > BUDGET_S:
-            return CheckResult(CheckStatus.UNKNOWN, "no time was left for it", "run it again")
+            return unknown("no time was left for it", "run it again")
         try:
             with self._bounded(probe.source):
                 return probe.ask(self.look)
@@ -93,15 +102,13 @@ class Examination:
             return CheckResult(status, error.message, error.hint)
         if probe.id in REACHABLE:
             self.lost[probe.source] = f"{probe.id} failed"
-            return CheckResult(CheckStatus.FAIL, error.message, remedy(probe.source, error))
+            return fail(error.message, remedy(probe.source, error))
         if not isinstance(error, StoreUnavailable):
-            return CheckResult(CheckStatus.UNKNOWN, error.message, error.hint)
+            return unknown(error.message, error.hint)
         if self._answers(probe.source):
-            return CheckResult(
-                CheckStatus.UNKNOWN, f"no answer within {CHECK_S:g} s", "run it again"
-            )
+            return unknown(f"no answer within {CHECK_S:g} s", "run it again")
         self.lost[probe.source] = "the store stopped answering"
-        return CheckResult(CheckStatus.UNKNOWN, error.message, error.hint)
+        return unknown(error.message, error.hint)
 
     def _answers(self, source: Source) -> bool:
         """Return whether the store still answers, though not to everything in time."""
@@ -146,9 +153,7 @@ def examine(stores: Stores, *, clock: Callable[[], datetime]) -> list[Check]:
 def with_loss(found: list[Check], lost: dict[Source, str]) -> list[Check]:
     """Return a store that answered first and then fell silent is not reachable either."""
     return [
-        Check(
-            check.id, CheckResult(CheckStatus.FAIL, f"{lost[source]} after: {check.finding.detail}")
-        )
+        Check(check.id, fail(f"{lost[source]} after: {check.finding.detail}"))
         if check.id in REACHABLE
         and check.finding.status is not CheckStatus.FAIL
         and (source := Source(check.id.partition(".")[0])) in lost

@@ -13,10 +13,12 @@ from ledgerctl.domain.doctor import (
     CheckResult,
     CheckStatus,
     FlagCounts,
+    fail,
     judge_clock,
     judge_flags,
     judge_shard_keys,
     ok,
+    warn,
 )
 from ledgerctl.domain.ids import Id
 from ledgerctl.domain.inbox import GROUP, why_stuck
@@ -29,14 +31,7 @@ from ledgerctl.errors import (
     StoreUnavailable,
 )
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.indexes import (
-    INBOX_UNIQUE,
-    INDEXES,
-    LEDGER_UNIQUE,
-    Index,
-    flaw,
-    looks_like,
-)
+from ledgerctl.stores.indexes import INBOX_UNIQUE, INDEXES, Index, flaw, looks_like
 
 CHECK_S = 2.5  # how long one check may take
 
@@ -80,8 +75,7 @@ def growth(look: DoctorContext) -> CheckResult:
     found = look.stores.retention.count_old(before, limit=GROWTH_MAX + 1)
     if found <= GROWTH_MAX:
         return ok(f"{found} messages and claims are older than {KEPT_FOR.days} days")
-    return CheckResult(
-        CheckStatus.WARN,
+    return warn(
         f"more than {GROWTH_MAX:,} messages and claims are older than {KEPT_FOR.days} days",
         "`ledgerctl db tidy --dry-run` says what can go",
     )
@@ -95,16 +89,13 @@ def reachable(look: DoctorContext) -> CheckResult:
     took_ms = (time.monotonic() - started) * 1000
     who = logged_in(look)
     if not deployment.is_writable():
-        return CheckResult(
-            CheckStatus.FAIL,
+        return fail(
             f"MongoDB {version} is not the primary: every change is refused",
             "point mongo_uri at the whole replica set",
         )
     said = f"MongoDB {version} answers in {took_ms:.0f} ms, {who}"
     if int(version.partition(".")[0]) < OLDEST_MAJOR:
-        return CheckResult(
-            CheckStatus.WARN, f"{said}; ledgerctl wants 6.0 or newer", "upgrade the server"
-        )
+        return warn(f"{said}; ledgerctl wants 6.0 or newer", "upgrade the server")
     return ok(said)
 
 
@@ -127,8 +118,7 @@ def transactions(look: DoctorContext) -> CheckResult:
     """Return whether flag, row and message land together."""
     if look.stores.mongo.transactions:
         return ok("flag, row and message of a step are one transaction")
-    return CheckResult(
-        CheckStatus.WARN,
+    return warn(
         "a standalone server has no transactions: a crash between two writes is finished by the"
         " next delivery or by `ledgerctl ledger repair`",
         "make it a replica set of one: start it with --replSet, then `rs.initiate()`",
@@ -187,8 +177,7 @@ def write_concern(look: DoctorContext) -> CheckResult:
     """
     asked = weakness(look.stores.deployment.asked_write_concern())
     if asked:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"mongo_uri asks for {asked}; ledgerctl overrides that, other programs do not",
             "take it out of the URI",
         )
@@ -196,8 +185,7 @@ def write_concern(look: DoctorContext) -> CheckResult:
         return journal(look)
     default = weakness(look.stores.deployment.default_write_concern())
     if default:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"a writer that asks for nothing gets {default}: a failover may undo its writes",
             '`db.adminCommand({setDefaultRWConcern: 1, defaultWriteConcern: {w: "majority"}})`',
         )
@@ -208,9 +196,7 @@ def journal(look: DoctorContext) -> CheckResult:
     """Return whether a standalone server keeps the journal that our writes ask for."""
     if look.stores.deployment.keeps_journal():
         return ok("every write waits for the journal")
-    return CheckResult(
-        CheckStatus.FAIL, "the server runs without its journal", "start it without --nojournal"
-    )
+    return fail("the server runs without its journal", "start it without --nojournal")
 
 
 def weakness(concern: Mapping[str, Any]) -> str:
@@ -227,17 +213,7 @@ def clock(look: DoctorContext) -> CheckResult:
     return judge_clock(look.stores.deployment.clock_offset(look.clock), "the MongoDB server")
 
 
-def ledger_unique(look: DoctorContext) -> CheckResult:
-    """Return whether the server itself refuses a second row of a job's step."""
-    return guarded(look, LEDGER_UNIQUE, "a job can be refunded or charged twice")
-
-
-def inbox_unique(look: DoctorContext) -> CheckResult:
-    """Return whether the server itself refuses a second claim of a message."""
-    return guarded(look, INBOX_UNIQUE, "a message can be claimed and applied twice")
-
-
-def guarded(look: DoctorContext, index: Index, danger: str) -> CheckResult:
+def guarded(index: Index, danger: str, look: DoctorContext) -> CheckResult:
     """Judge a unique index that must be there; what only looks like it and rows in its way are named."""
     indexes = look.stores.indexes
     present = indexes.present(index.collection)
@@ -251,8 +227,7 @@ def guarded(look: DoctorContext, index: Index, danger: str) -> CheckResult:
     rows = in_the_way(look, index)
     blocked = f"; in its way: {rows}" if rows else ""
     beside = f" ({'; '.join([*told, *instead])})" if told or instead else ""
-    return CheckResult(
-        CheckStatus.FAIL,
+    return fail(
         f"not protected: no unique ({', '.join(index.keys)}){beside}, {danger}{blocked}",
         f"{INIT} names all of them" if rows else INIT,
     )
@@ -280,10 +255,8 @@ def useful(first_key: str, look: DoctorContext) -> CheckResult:
     narrower = Index("ledger", wanted.keys[:2])
     if any(not flaw(one, narrower) for one in present):
         return ok(f"({', '.join(narrower.keys)}); {INIT} adds the one that holds the amounts too")
-    return CheckResult(
-        CheckStatus.WARN,
-        f"no index begins with ({', '.join(narrower.keys)}): large ledgers are read whole",
-        INIT,
+    return warn(
+        f"no index begins with ({', '.join(narrower.keys)}): large ledgers are read whole", INIT
     )
 
 
@@ -291,10 +264,10 @@ def expiry(look: DoctorContext) -> CheckResult:
     """Return whether the server deletes money or state by itself: a TTL, or a capped collection."""
     lost = list(vanishing(look, KEPT))
     if lost:
-        return CheckResult(CheckStatus.FAIL, "; ".join(lost), DROP_HINT)
+        return fail("; ".join(lost), DROP_HINT)
     going = list(vanishing(look, DISPENSABLE))
     if going:
-        return CheckResult(CheckStatus.WARN, "; ".join(going), DROP_HINT)
+        return warn("; ".join(going), DROP_HINT)
     return ok("nothing is deleted by itself")
 
 
@@ -325,8 +298,7 @@ def append_only(look: DoctorContext) -> CheckResult:
     """Return whether this user could change or delete ledger rows, which nobody ever should."""
     login = look.stores.deployment.login()
     if not login.users:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             "the server asks for no user: anybody may change or delete ledger rows",
             "turn access control on; `ledgerctl db roles` prints the roles",
         )
@@ -334,8 +306,7 @@ def append_only(look: DoctorContext) -> CheckResult:
     may = [action for action in ("update", "remove") if login.allows(name, action)]
     who = ", ".join(login.users)
     if may:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"{who} may {' and '.join(may)} rows of {name}",
             "use a role that may only find and insert: `ledgerctl db roles`",
         )
@@ -365,11 +336,9 @@ def inbox_keys(look: DoctorContext) -> CheckResult:
         return ok("no claims yet")
     lacking = [f"{rows - filled[name]} of {rows} claims lack {name}" for name in (GROUP, KEY)]
     if any(filled[name] < rows for name in (GROUP, KEY)):
-        return CheckResult(CheckStatus.FAIL, "; ".join(lacking), "`ledgerctl inbox audit`")
+        return fail("; ".join(lacking), "`ledgerctl inbox audit`")
     if shared := in_the_way(look, INBOX_UNIQUE):
-        return CheckResult(
-            CheckStatus.FAIL, f"claims share a key: {shared}", "`ledgerctl inbox audit`"
-        )
+        return fail(f"claims share a key: {shared}", "`ledgerctl inbox audit`")
     return tenants(look, rows, filled["tenant_id"])
 
 
@@ -377,8 +346,7 @@ def tenants(look: DoctorContext, rows: int, with_tenant: int) -> CheckResult:
     """Return whether a lookup by tenant, which nothing enforces, would miss."""
     messages, filled = look.stores.outbox.filled((KEY, "tenant_id"))
     if with_tenant < rows and filled["tenant_id"]:
-        return CheckResult(
-            CheckStatus.WARN,
+        return warn(
             f"{rows - with_tenant} of {rows} claims have no tenant_id, {filled['tenant_id']} of"
             f" {messages} messages have one: a lookup by tenant misses",
             "look claims up by (consumer_group, message_key); `ledgerctl inbox audit` measures it",
@@ -399,8 +367,7 @@ def inbox_stuck(look: DoctorContext) -> CheckResult:
         return ok("no claim is stuck")
     first = found[0]
     number = f"{STUCK_MAX} or more" if len(found) == STUCK_MAX else str(len(found))
-    return CheckResult(
-        CheckStatus.FAIL,
+    return fail(
         f"{number} claims are stuck, such as {first.message.text} of group {first.group}",
         "`ledgerctl inbox stuck`",
     )

@@ -5,12 +5,13 @@ import time
 from ledgerctl.domain.doctor import (
     CLOCK_OFF_MAX,
     CheckResult,
-    CheckStatus,
+    fail,
     judge_clock,
     judge_eviction,
     judge_failover,
     judge_persistence,
     ok,
+    warn,
 )
 from ledgerctl.errors import NotPermitted
 from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext
@@ -47,9 +48,7 @@ def role(look: DoctorContext) -> CheckResult:
     if found == "master":
         return ok("primary")
     kind = "a replica" if found == "slave" else f"a {found}"
-    return CheckResult(
-        CheckStatus.FAIL, f"{kind}: every change is refused", "point redis_url at the primary"
-    )
+    return fail(f"{kind}: every change is refused", "point redis_url at the primary")
 
 
 def commands(look: DoctorContext) -> CheckResult:
@@ -60,9 +59,9 @@ def commands(look: DoctorContext) -> CheckResult:
         return ok("every command that the queues need is there")
     said = f"renamed or disabled: {', '.join(lacking)}"
     if fatal:
-        return CheckResult(CheckStatus.FAIL, said, "allow them again in the server's configuration")
+        return fail(said, "allow them again in the server's configuration")
     ways = "; ".join(REPLACED[name] for name in lacking)
-    return CheckResult(CheckStatus.WARN, f"{said} ({ways})", "nothing must be done")
+    return warn(f"{said} ({ways})", "nothing must be done")
 
 
 def eviction(look: DoctorContext) -> CheckResult:
@@ -96,16 +95,10 @@ def types(look: DoctorContext) -> CheckResult:
         f"{name}: expected list, found {kind}" for name, kind in found.items() if kind != "list"
     ]
     if wrong:
-        return CheckResult(
-            CheckStatus.FAIL,
-            "; ".join(wrong),
-            "look at the key by hand, or give another name in [keys]",
-        )
+        return fail("; ".join(wrong), "look at the key by hand, or give another name in [keys]")
     if expiring := server.expiring(found):
-        return CheckResult(
-            CheckStatus.FAIL,
-            f"the server will delete {', '.join(expiring)} by itself",
-            f"`PERSIST {expiring[0]}`",
+        return fail(
+            f"the server will delete {', '.join(expiring)} by itself", f"`PERSIST {expiring[0]}`"
         )
     rest = "" if whole else "; other workers' lists were not looked at: too many keys"
     return ok(f"{len(found)} lists, no other type{rest}")

@@ -2,7 +2,7 @@
 
 import json
 
-from ledgerctl.domain.doctor import CheckResult, CheckStatus, ok
+from ledgerctl.domain.doctor import CheckResult, fail, ok, warn
 from ledgerctl.domain.proposal import Columns, Proposal, chosen_of, columns_of, propose
 from ledgerctl.errors import NotFound
 from ledgerctl.field_map import FieldMap
@@ -47,11 +47,9 @@ def fields_of_map(look: DoctorContext) -> CheckResult:
     lost = [text for our, text in absent if our not in MAY_BE_ABSENT]
     if lost:
         hint = "correct the name in the map: `ledgerctl config map` proposes one"
-        return CheckResult(CheckStatus.FAIL, f"no document has {'; '.join(lost)}", hint)
+        return fail(f"no document has {'; '.join(lost)}", hint)
     if absent:
-        return CheckResult(
-            CheckStatus.WARN, f"no document has {'; '.join(text for _, text in absent)}"
-        )
+        return warn(f"no document has {'; '.join(text for _, text in absent)}")
     return ok("each field of the map is in a document")
 
 
@@ -75,7 +73,7 @@ def indexes_of_map(look: DoctorContext) -> CheckResult:
     ]
     if wanted:
         detail = "a look-up by account or job reads a whole collection"
-        return CheckResult(CheckStatus.WARN, detail, "; ".join(wanted))
+        return warn(detail, "; ".join(wanted))
     return ok("an index answers each look-up by account and by job")
 
 
@@ -94,8 +92,7 @@ def amounts_of_map(look: DoctorContext) -> CheckResult:
     odd = [row for row in rows if not isinstance(row.amount, int)]
     if not odd:
         return ok(f"each amount of {len(rows)} rows looked at is a whole number")
-    return CheckResult(
-        CheckStatus.FAIL,
+    return fail(
         f"{len(odd)} of {len(rows)} rows looked at hold no whole amount, such as row {odd[0].row_id}",
         "set `scale` in [map.ledger] to what makes the smallest unit 1",
     )

@@ -162,29 +162,22 @@ class Deployment:
 
 
 def _either(test: Callable[[Document], Document]) -> Document:
-    kinds = [test({"$type": f"${flag}"}) for flag in ("is_refunded", "is_reclaimed")]
-    return {"$sum": {"$cond": [{"$or": kinds}, 1, 0]}}
+    return _number(
+        {"$or": [test({"$type": f"${flag}"}) for flag in ("is_refunded", "is_reclaimed")]}
+    )
 
 
+def _number(test: Document) -> Document:
+    return {"$sum": {"$cond": [test, 1, 0]}}
+
+
+NEVER_REFUNDED: Document = {"$in": [{"$ifNull": ["$is_refunded", False]}, [False]]}
 COUNT_FLAGS: Document = {
     "$group": {
         "_id": None,
         "jobs": {"$sum": 1},
         "absent": _either(lambda kind: {"$in": [kind, ["missing", "null"]]}),
         "not_boolean": _either(lambda kind: {"$not": [{"$in": [kind, BOOLEAN_OR_ABSENT]}]}),
-        "corrupt": {
-            "$sum": {
-                "$cond": [
-                    {
-                        "$and": [
-                            {"$eq": ["$is_reclaimed", True]},
-                            {"$in": [{"$ifNull": ["$is_refunded", False]}, [False]]},
-                        ]
-                    },
-                    1,
-                    0,
-                ]
-            }
-        },
+        "corrupt": _number({"$and": [{"$eq": ["$is_reclaimed", True]}, NEVER_REFUNDED]}),
     }
 }

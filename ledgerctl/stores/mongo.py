@@ -6,10 +6,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pymongo
@@ -313,9 +313,33 @@ class Mongo:
         with pymongo.timeout(seconds):
             yield
 
+    def reading(
+        self, action: str, session: ClientSession | None = None
+    ) -> AbstractContextManager[None]:
+        """Turn a failed read into ours; nothing was changed by it."""
+        return self._telling(session, partial(self.translated, action=action, sent=False))
+
+    def writing(
+        self, action: str, session: ClientSession | None = None
+    ) -> AbstractContextManager[None]:
+        """Say of a failed write whether it may have landed.
+
+        Raises StoreUnavailable when nothing was sent, OutcomeUnknown when it may have been
+        applied, StoreBusy or NotPermitted when the server refused it.
+        """
+        return self._telling(session, partial(self.translated, action=action, sent=True))
+
+    def reading_back(
+        self, action: str, session: ClientSession | None = None
+    ) -> AbstractContextManager[None]:
+        """Read what a write has come to; when that fails, the write's outcome is unknown."""
+        return self._telling(session, partial(self._unknown, action=action))
+
     @contextmanager
-    def reading(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
-        """Turn a failed read into ours; nothing was changed by it.
+    def _telling(
+        self, session: ClientSession | None, ours: Callable[[Exception], LedgerctlError]
+    ) -> Iterator[None]:
+        """Raise our error for a driver's.
 
         Inside a transaction the driver's error goes on: its loop knows what to try again.
         """
@@ -325,33 +349,7 @@ class Mongo:
         except mongo_errors.PyMongoError as error:
             if session is not None:
                 raise
-            raise self.translated(error, action, sent=False) from None
-
-    @contextmanager
-    def writing(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
-        """Say of a failed write whether it may have landed.
-
-        Raises StoreUnavailable when nothing was sent, OutcomeUnknown when it may have been
-        applied, StoreBusy or NotPermitted when the server refused it. Inside a transaction the
-        driver's error goes on: its loop knows what to try again.
-        """
-        try:
-            with self._limited():
-                yield
-        except mongo_errors.PyMongoError as error:
-            if session is not None:
-                raise
-            raise self.translated(error, action, sent=True) from None
-
-    @contextmanager
-    def reading_back(self, action: str, session: ClientSession | None = None) -> Iterator[None]:
-        """Read what a write has come to; when that fails, the write's outcome is unknown."""
-        try:
-            yield
-        except mongo_errors.PyMongoError as error:
-            if session is not None:
-                raise
-            raise self._unknown(error, action) from None
+            raise ours(error) from None
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
@@ -367,25 +365,23 @@ class Mongo:
 
     def repeated(self, act: Callable[[], T]) -> T:
         """Run what may be repeated, again after a lost connection, cursor or primary, for 30 s."""
-        until: float | None = None
-        while True:
-            try:
-                return act()
-            except mongo_errors.PyMongoError as error:
-                until = until or time.monotonic() + self.outage.limit_s
-                if not is_lost(error) or time.monotonic() >= until:
-                    raise
-            time.sleep(LOST_PAUSE_S)
+        return self._again(act, is_lost)
 
     def patiently(self, act: Callable[[], T]) -> T:
         """Run a step, again while nothing was sent because no primary is there, for 30 s."""
+        return self._again(
+            act,
+            lambda error: isinstance(error, StoreUnavailable) and not self.outage.is_over_limit,
+        )
+
+    def _again(self, act: Callable[[], T], passes: Callable[[Exception], bool]) -> T:
         until: float | None = None
         while True:
             try:
                 return act()
-            except StoreUnavailable:
+            except (mongo_errors.PyMongoError, StoreUnavailable) as error:
                 until = until or time.monotonic() + self.outage.limit_s
-                if self.outage.is_over_limit or time.monotonic() >= until:
+                if not passes(error) or time.monotonic() >= until:
                     raise
             time.sleep(LOST_PAUSE_S)
 
@@ -522,11 +518,9 @@ class Mongo:
     @contextmanager
     def _session(self, action: str) -> Iterator[ClientSession]:
         with self.reading(action):
-            session = self.client.start_session()
-        try:
+            opened = self.client.start_session()
+        with opened as session:
             yield session
-        finally:
-            session.end_session()
 
     def _held(self, action: str) -> JobHeld:
         return JobHeld(
@@ -537,12 +531,8 @@ class Mongo:
     @contextmanager
     def snapshot(self, action: str) -> Iterator[ClientSession]:
         """Return a session whose reads all see one moment of the data; needs `transactions`."""
-        with self.reading(action):
-            session = self.client.start_session(snapshot=True)
-            try:
-                yield session
-            finally:
-                session.end_session()
+        with self.reading(action), self.client.start_session(snapshot=True) as session:
+            yield session
 
     def close(self) -> None:
         """Give the connections back."""

@@ -252,15 +252,27 @@ class PatientRedis(Redis):
         """
         name = str(words[0]).upper()
         resend = not options.pop("changes", name not in READS)
-        for _ in range(REDIRECTS_MAX):
+        redirects = 0
+        while redirects < REDIRECTS_MAX:
             try:
-                answer = self._anywhere(name, words, options, resend=resend)
+                answer = self._once(name, words, options)
             except redis_errors.MovedError as error:
+                redirects += 1
                 self.route.moved(error.host, int(error.port))
                 self.connection_pool.disconnect()
+            except redis_errors.RedisError as error:
+                if not self._waits(error, resend=resend):
+                    raise
+                time.sleep(PAUSE_S)
             else:
+                self._has_answered(name in SCRIPTS)
                 return answer
         raise redis_errors.ClusterDownError("CLUSTERDOWN the slot is moved again and again")
+
+    def _has_answered(self, has_written: bool) -> None:
+        self._has_written |= has_written
+        self.outage.end()
+        self.outage.has_begun = True
 
     def together(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in one round trip, in order; an answer may be the server's error.
@@ -301,9 +313,7 @@ class PatientRedis(Redis):
             raise
         finally:
             self.connection_pool.release(connection)
-        self._has_written |= any(str(words[0]).upper() in SCRIPTS for words in commands)
-        self.outage.end()
-        self.outage.has_begun = True
+        self._has_answered(any(str(words[0]).upper() in SCRIPTS for words in commands))
         return answers
 
     def _answer(self, connection: Any, name: str) -> Any:
@@ -311,24 +321,6 @@ class PatientRedis(Redis):
             return cast(Any, self).parse_response(connection, name)
         except redis_errors.ResponseError as error:
             return error
-
-    def _anywhere(
-        self, name: str, words: Sequence[Any], options: dict[str, Any], *, resend: bool
-    ) -> Any:
-        while True:
-            try:
-                answer = self._once(name, words, options)
-            except redis_errors.MovedError:
-                raise
-            except redis_errors.RedisError as error:
-                if not self._waits(error, resend=resend):
-                    raise
-                time.sleep(PAUSE_S)
-            else:
-                self._has_written |= name in SCRIPTS
-                self.outage.end()
-                self.outage.has_begun = True
-                return answer
 
     def _once(self, name: str, words: Sequence[Any], options: dict[str, Any]) -> Any:
         connection = self._connected()
@@ -455,10 +447,9 @@ def resolved(host: str, port: int) -> None:
     def look_up() -> None:
         try:
             socket.getaddrinfo(host, port)
+            outcome.append(None)
         except OSError as error:
             outcome.append(error)
-        else:
-            outcome.append(None)
 
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
