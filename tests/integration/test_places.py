@@ -144,3 +144,30 @@ def test_the_doctors_try_of_each_command_changes_nothing(
     invoke("doctor")
     assert redis_client.lrange("jobs:dead-letter", 0, -1) == before
     assert redis_client.keys() == [b"jobs:dead-letter"]
+
+
+def test_a_name_that_does_not_resolve_is_a_store_that_cannot_be_reached(
+    invoke: Invoker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGERCTL_MONGO_URI", "mongodb+srv://stores.invalid/ledger")
+    monkeypatch.setenv("LEDGERCTL_REDIS_URL", "redis://queues.invalid:6379/0")
+    for words in (("balance", "list"), ("queue", "stats")):
+        done = invoke(*words, "-o", "json")
+        assert done.code == 6
+        assert ".invalid" in done.err
+
+
+def test_a_replica_without_its_primary_says_that_it_has_lost_it(
+    servers: SessionServers, invoke: Invoker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = servers.valkey()
+    try:
+        client: Any = Redis.from_url(server.uri)
+        client.config_set("replica-serve-stale-data", "no")
+        client.replicaof("127.0.0.1", 9)
+        monkeypatch.setenv("LEDGERCTL_REDIS_URL", server.uri)
+        done = invoke("dead", "list", "-o", "json")
+    finally:
+        servers.stop(server)
+    assert done.code == 6
+    assert "the replica has lost its primary" in done.err

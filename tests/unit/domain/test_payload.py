@@ -517,3 +517,14 @@ def test_a_preview_is_short_and_shows_undecodable_bytes_as_escapes() -> None:
     assert preview(b"abcdefg", 6) == "abcde…"
     assert preview("😀😀😀".encode(), 2) == "😀…"
     assert preview(b"\xff" * 1_000_000, 20).endswith("…")
+
+
+@pytest.mark.parametrize("spelling", ["1767225600", "1767225600.0", '"2026-01-01T00:00:00Z"'])
+def test_a_due_time_is_never_earlier_than_asked_whatever_unit_it_is_kept_in(spelling: str) -> None:
+    now = datetime(2026, 12, 1, 10, 0, 0, 240_000, tzinfo=UTC)
+    due = now + timedelta(seconds=5)
+    raw = f'{{"job_id":"a","attempts":0,"not_before":{spelling}}}'.encode()
+    read = read_payload(requeued(raw, attempts=None, due=due, now=now))
+    assert isinstance(read, Payload)
+    assert read.not_before is not None
+    assert due <= read.not_before < due + timedelta(seconds=1)
