@@ -80,13 +80,13 @@ def prepare(session: Session) -> dict[str, str]:
 def load_incident(environment: Mapping[str, str], now: datetime) -> None:
     """Put the incident into its own database on the sandbox."""
     from ledgerctl.config import load
-    from ledgerctl.sandbox import incident
+    from ledgerctl.sandbox import story
     from ledgerctl.stores.connections import Stores
 
     place = {**environment, "LEDGERCTL_DATABASE": INCIDENT_DATABASE}
     with Stores(load(environment=place)) as stores:
         stores.mongo.client.drop_database(INCIDENT_DATABASE)
-        incident.load_incident(stores, now=now)
+        story.load_incident(stores, now=now)
 
 
 def tour_environment(given: Mapping[str, str], sandbox: Mapping[str, str]) -> dict[str, str]:

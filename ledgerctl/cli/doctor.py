@@ -41,7 +41,7 @@ def doctor(
     """
     clock = Clock(session.now, time.monotonic())
     from ledgerctl.operations.doctor import examine
-    from ledgerctl.render.views.doctor import checks
+    from ledgerctl.render.views.database import checks
 
     file = None if bundle is None else regular_file(bundle, "--bundle")
     report = checks(examine(session.stores, clock=clock))

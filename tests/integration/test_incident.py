@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ledgerctl.sandbox.incident import DRIFTED, load_incident
+from ledgerctl.sandbox.story import DRIFTED, load_incident
 from ledgerctl.stores.connections import Stores
 from tests.conftest import Runner
 

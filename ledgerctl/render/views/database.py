@@ -1,9 +1,11 @@
-"""Report indexes and roles."""
+"""Report indexes, housekeeping, roles, and the doctor's checks."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ledgerctl.domain.doctor import Check, CheckStatus
 from ledgerctl.domain.results import Result
 from ledgerctl.domain.roles import (
     COLLECTIONS,
@@ -16,7 +18,18 @@ from ledgerctl.domain.roles import (
     user_statement,
 )
 from ledgerctl.domain.times import format_time
-from ledgerctl.render.report import Column, Kind, Record, Report, Value, columns, record
+from ledgerctl.errors import ExitCode
+from ledgerctl.render.report import (
+    STREAMED,
+    Column,
+    Kind,
+    Record,
+    Report,
+    Value,
+    columns,
+    members,
+    record,
+)
 
 if TYPE_CHECKING:
     from ledgerctl.operations.database import TidyPlan
@@ -155,3 +168,32 @@ def role_record(role: Role, place: RolePlace) -> Record:
         "redis": redis_rules(role, place),
         "statements": [one["statement"] for one in statements(role, place)],
     }
+
+
+CHECK_COLUMNS = columns(
+    "status", Column("id", title="check", kind=Kind.ID), "detail", Column("hint", title="remedy")
+)
+
+
+def checks(found: Sequence[Check]) -> Report:
+    """Return one line a check, and how many need somebody; exit 5 when any failed."""
+    counts = Counter(check.finding.status for check in found)
+    said = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
+    return Report(
+        columns=CHECK_COLUMNS,
+        records=[check_record(check) for check in found],
+        document={
+            "checks": STREAMED,
+            "failed": counts[CheckStatus.FAIL],
+            "warned": counts[CheckStatus.WARN],
+        },
+        items_key="checks",
+        foot=(said,),
+        exit_code=int(ExitCode.FOUND if counts[CheckStatus.FAIL] else ExitCode.DONE),
+    )
+
+
+def check_record(check: Check) -> Record:
+    """Return one check."""
+    finding = check.finding
+    return {"id": check.id, **members(finding, "status detail hint")}

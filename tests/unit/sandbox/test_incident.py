@@ -8,7 +8,7 @@ import pytest
 
 from ledgerctl.domain.days import day_of, window
 from ledgerctl.domain.inbox import is_empty
-from ledgerctl.sandbox.incident import ACCUMULATING, DRIFTED, GROUPS, LONGEST, Incident, incident
+from ledgerctl.sandbox.story import ACCUMULATING, DRIFTED, GROUPS, LONGEST, Incident, incident
 from tests.builders import days_between
 
 UTC_ZONE = ZoneInfo("UTC")
