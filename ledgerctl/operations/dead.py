@@ -4,6 +4,7 @@ import re
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -272,7 +273,10 @@ def plan(
 
     Verdicts that neither the operation needs nor anybody sees (`shown`) are not looked up.
     """
-    survey = stores.queues.survey()
+    with ThreadPoolExecutor(1) as beside:
+        surveyed = beside.submit(stores.queues.survey)
+        stores.mongo.now()  # both servers are greeted at the same time
+        survey = surveyed.result()
     verdicts = shown or request.needs_verdicts
     found = look(stores, request.selection, verdicts=verdicts, survey=survey)
     depth = stores.dead_letters.depth(survey)

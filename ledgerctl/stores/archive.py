@@ -12,6 +12,8 @@ from ledgerctl.domain.removal import Pick, Piece
 from ledgerctl.stores.codec import Document
 from ledgerctl.stores.mongo import Mongo, is_duplicate
 
+ARCHIVED_AT_ONCE = 1_000  # letters that one reply of the archive brings at most
+
 
 class Archive:
     """Keep the dead letters that operations were about to take, one document each.
@@ -41,7 +43,8 @@ class Archive:
         """Yield what an operation was about to take in the chunks after one, by chunk and order."""
         bounds = {"$gte": f"{operation_id}:{after + 1:06d}:", "$lt": f"{operation_id};"}
         with self._mongo.reading("read the archive"):
-            for document in self._documents.find({"_id": bounds}).sort("_id", 1):
+            found = self._documents.find({"_id": bounds}, batch_size=ARCHIVED_AT_ONCE)
+            for document in found.sort("_id", 1):
                 yield to_archived(document)
 
     def count(self, operation_id: str) -> int:

@@ -18,7 +18,7 @@ PUT_BACK_MAX = 1_000  # letters that one script puts back, each by one move from
 SLACK = 600  # entries towards the head among which a shifted letter is looked for
 TAKEN, BEFORE, MISSING = 1, 2, 0
 DONE: tuple[int, ...] = ()
-PUT_BACK_TOGETHER = 8
+PUT_BACK_TOGETHER = 24
 GAP_MAX = 8  # entries between two letters that are read along with them
 
 Taken = Sequence[int] | None | LedgerctlError
@@ -93,11 +93,14 @@ class DeadLetters:
 
     def noted(self, operation_id: str) -> list[str]:
         """The chunk numbers that an operation took and nobody restored."""
-        return [raw.decode() for raw in self._queues.read_all(self.notes_key(operation_id))]
+        return [
+            raw.decode()
+            for raw in self._queues.read_all(self.notes_key(operation_id), PAGE_ENTRIES_MAX)
+        ]
 
     def restored(self, operation_id: str) -> list[str]:
         """The marks of what was restored of an operation: `chunk:by:numbers`."""
-        return [raw.decode() for raw in self._queues.read_all(self.restored_key(operation_id))]
+        return [raw.decode() for raw in self._queues.read_all(self.restored_key(operation_id), 100)]
 
     def has_notes(self, operation_id: str) -> bool:
         """Return whether this server knows that the operation took a chunk, restored or not."""
@@ -163,8 +166,8 @@ class DeadLetters:
         """Put passed letters back before the head, in their order."""
         call: Call = "put_back", [passed_key, self.key], [PUT_BACK_MAX, CHUNK_BYTES]
         together = 1
-        while self._all([call] * together)[-1]:
-            together = PUT_BACK_TOGETHER
+        while left := self._all([call] * together)[-1]:
+            together = min(left // PUT_BACK_MAX + 1, PUT_BACK_TOGETHER)
         self._queues.forget(passed_key)
 
     def begin_passing(self, operation_id: str) -> None:

@@ -101,16 +101,16 @@ class Queues:
 
     # reading
 
-    def read_all(self, key: str) -> Iterator[bytes]:
+    def read_all(self, key: str, first: int = FIRST_PAGE_ENTRIES) -> Iterator[bytes]:
         """Yield every entry of a list from its head on, in pages that hold the server about 1 ms.
 
         That is by the size of the entries just read: where much larger ones begin, it takes longer.
         Nothing that stays on the list is left out or given twice while others take from it or
         add to it: two pages share their border, and a border that has moved is looked for.
         """
-        return chain.from_iterable(self.pages(key))
+        return chain.from_iterable(self.pages(key, first))
 
-    def pages(self, key: str) -> Iterator[list[bytes]]:
+    def pages(self, key: str, first: int = FIRST_PAGE_ENTRIES) -> Iterator[list[bytes]]:
         """Yield every entry of a list from its head on, in pages that hold the server about 1 ms.
 
         That is by the size of the entries just read: where much larger ones begin, it takes longer.
@@ -119,7 +119,7 @@ class Queues:
         border, and a border that has moved is looked for.
         """
         recent: list[int] = []  # the hashes of the entries last given, the newest last
-        start, size, together = 0, FIRST_PAGE_ENTRIES, 1
+        start, size, together = 0, first, 1
         fresh: list[bytes] = []
         while True:
             shared = min(OVERLAP, start)
@@ -320,9 +320,13 @@ class Queues:
         lists on two slots of a cluster. Raises WrongKeyType, ReadOnlyReplica, CrossSlot,
         StoreBusy or NotPermitted.
         """
-        self.require_lists(*keys)
+        trial = evaluation(("try_all", [own_key, *keys], []))
+        commands = [*(("TYPE", key) for key in keys), trial]
         with self.reading("check that the lists can be changed"):
-            self.run_script("try_all", [own_key, *keys], [], changes=False)
+            *kinds, tried = self.client.together(commands, changes=False)
+            require_kinds(keys, kinds)
+            if isinstance(tried, Exception):
+                raise tried
 
     def settle(self) -> None:
         """Return once no failover is under way and the server in use is the primary."""

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -274,30 +275,33 @@ class PatientRedis(Redis):
         self.outage.end()
         self.outage.has_begun = True
 
-    def together(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    def together(self, commands: Sequence[Sequence[Any]], *, changes: bool = True) -> list[Any]:
         """Run commands in one round trip, in order; an answer may be the server's error.
 
-        What was not sent, reads, or was refused only for now is run again by itself, patiently.
+        What was not sent, reads, or was refused only for now is run again by itself, patiently;
+        with `changes=False` a script counts as a read.
         """
+        again = partial(self._attempt, changes=changes)
         if len(commands) == 1:
-            return [self._attempt(commands[0])]
+            return [again(commands[0])]
         try:
             answers = self._burst(commands)
         except LOST as error:
-            reads = all(str(words[0]).upper() in READS for words in commands)
+            reads = not changes or all(str(words[0]).upper() in READS for words in commands)
             if not (isinstance(error, NotSent) or (reads and self.outage.has_begun)):
                 raise
-            return [self._attempt(words) for words in commands]
+            return [again(words) for words in commands]
         if any(isinstance(answer, redis_errors.MovedError) for answer in answers):
-            return [self._attempt(words) for words in commands]  # SCAN never says that it is wrong
+            return [again(words) for words in commands]  # SCAN never says that it is wrong
         return [
-            self._attempt(words) if is_refused_for_now(answer) else answer
+            again(words) if is_refused_for_now(answer) else answer
             for words, answer in zip(commands, answers, strict=True)
         ]
 
-    def _attempt(self, words: Sequence[Any]) -> Any:
+    def _attempt(self, words: Sequence[Any], *, changes: bool) -> Any:
+        options = {} if changes else {"changes": False}
         try:
-            return self.execute_command(*words)
+            return self.execute_command(*words, **options)
         except redis_errors.ResponseError as error:
             return error
 
