@@ -21,7 +21,7 @@ from ledgerctl.domain.payload import (
     read_payload,
     requeued,
 )
-from ledgerctl.domain.sieve import HashSet, Sieve, name_of
+from ledgerctl.domain.sieve import ContentSieve, HashSet, Sieve, name_of
 from ledgerctl.domain.times import shifted
 
 ARCHIVED_BYTES_MAX = 12_000_000  # with the longest id, what a document of MongoDB can hold
@@ -241,6 +241,15 @@ class Selection:
             and (self.account is None or letter.account_id in {None, self.account})
             and self._failed(letter.failed_at)
         )
+
+    def content_sieve(self) -> ContentSieve | None:
+        """Give the sieve by account, error and group; None where none of them is asked for."""
+        may_err = None if self.error is None and self.group is None else self._may_err
+        return ContentSieve(self.account, may_err) if may_err or self.account else None
+
+    def _may_err(self, error: str) -> bool:
+        is_of_group = self.group is None or error_group(error) == self.group
+        return is_of_group and (self.error is None or self.error.search(error) is not None)
 
     @cached_property
     def _job_names(self) -> frozenset[str]:

@@ -4,7 +4,14 @@ import re
 from array import array
 from collections.abc import Callable, Collection, Container, Sequence
 
-from ledgerctl.domain.payload import Payload, digest, read_payload, sha256
+from ledgerctl.domain.payload import (
+    ACCOUNT_NAMES,
+    ERROR_NAMES,
+    Payload,
+    digest,
+    read_payload,
+    sha256,
+)
 
 Sieve = Callable[[Sequence[bytes]], Sequence[int]]
 """Which entries of a page, by number, may be meant; never leaves out one that is."""
@@ -73,6 +80,9 @@ def possible_names(page: Sequence[bytes]) -> list[int]:
     return keys
 
 
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+
 class HashSet:
     """A set of texts that keeps 8 bytes of each: two of a million are mixed up once in 10⁷ runs."""
 
@@ -85,14 +95,29 @@ class HashSet:
 
     def add(self, text: str) -> bool:
         """Add a text; False when it is there already."""
-        if not self._put(hash(text) & 0xFFFFFFFFFFFFFFFF or 1):
+        return self.add_hash(hash(text))
+
+    def add_hash(self, one: int) -> bool:
+        """Add a text by its hash; False when it is there already."""
+        if not self._put(one & _WORD or 1):
             return False
         self._count += 1
         if self._count * 5 > len(self._slots) * 3:
             old, self._slots = self._slots, array("Q", bytes(16 * len(self._slots)))
-            for one in filter(None, old):
-                self._put(one)
+            for known in filter(None, old):
+                self._put(known)
         return True
+
+    def has_hash(self, one: int) -> bool:
+        """Tell if a text of this hash was added."""
+        one = one & _WORD or 1
+        slots, last = self._slots, len(self._slots) - 1
+        at = one & last
+        while there := slots[at]:
+            if there == one:
+                return True
+            at = (at + 1) & last
+        return False
 
     def _put(self, one: int) -> bool:
         slots, last = self._slots, len(self._slots) - 1
@@ -103,3 +128,62 @@ class HashSet:
             at = (at + 1) & last
         slots[at] = one
         return True
+
+
+def _sole_text(names: Sequence[str]) -> "re.Pattern[bytes]":
+    return re.compile(rb'"(?:%b)"\s*:\s*"([^"\\]+)"' % "|".join(names).encode())
+
+
+_ACCOUNT, _ERROR = _sole_text(ACCOUNT_NAMES), _sole_text(ERROR_NAMES)
+
+
+class ContentSieve:
+    """Drop entries that name another account, or another error, in the plainest spelling.
+
+    An entry with an escape, or with a second member of such a name, is kept for the parser. Of
+    the entries that are dropped the hashes of the jobs stay, as one of them can be a duplicate's.
+    """
+
+    def __init__(self, account: str | None, may_err: Callable[[str], bool] | None) -> None:
+        self._account = None if account is None else account.encode(errors="surrogatepass")
+        self._may_err = may_err
+        self._left = HashSet()
+
+    def __call__(self, page: Sequence[bytes]) -> Sequence[int]:
+        """Return the numbers of the entries that may be meant."""
+        kept, dropped = list[int](), list[bytes]()
+        for at, raw in enumerate(page):
+            if self.may_mean(raw):
+                kept.append(at)
+            else:
+                dropped.append(raw)
+        for name in possible_names(dropped):
+            self._left.add_hash(name)
+        return kept
+
+    def may_mean(self, raw: bytes) -> bool:
+        """Tell if the entry may be of the account and of an error that are asked for."""
+        if b"\\" in raw or raw[:1] != b"{":
+            return True
+        account = self._account
+        if account is not None and account not in raw and raw.count(b"ccount") == 1:
+            named = _ACCOUNT.search(raw)
+            if named is not None and _is_outermost(raw, named.start()):
+                return False
+        if self._may_err is None or raw.count(b'rror"') != 1:
+            return True
+        error = _ERROR.search(raw)
+        if error is None or not _is_outermost(raw, error.start()):
+            return True
+        try:
+            return self._may_err(error[1].decode())
+        except UnicodeDecodeError:  # unreadable; the parser says so
+            return True
+
+    def has_dropped(self, job_id: str) -> bool:
+        """Tell if a dropped entry may name this job."""
+        return self._left.has_hash(name_key(job_id))
+
+
+def _is_outermost(raw: bytes, at: int) -> bool:
+    return raw.find(b"{", 1, at) < 0 and raw.find(b"[", 0, at) < 0

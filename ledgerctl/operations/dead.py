@@ -28,7 +28,16 @@ from ledgerctl.domain.dead import (
 )
 from ledgerctl.domain.dead_stats import Statistics, Tally
 from ledgerctl.domain.payload import Unreadable, read_payload
-from ledgerctl.domain.sieve import HashSet, Sieve, by_digest, by_hash, by_job, either, name_of
+from ledgerctl.domain.sieve import (
+    ContentSieve,
+    HashSet,
+    Sieve,
+    by_digest,
+    by_hash,
+    by_job,
+    either,
+    name_of,
+)
 from ledgerctl.errors import AmbiguousId, LeaseHeld, NotFound
 from ledgerctl.operations.cases import show_job
 from ledgerctl.operations.waiting import Waiting
@@ -72,7 +81,9 @@ def judged(
     """Judge the letters piece by piece; see `look`."""
     lists = survey or stores.queues.survey()
     sieve = sieve_of(stores, selection, lists, verdicts=verdicts)
-    return in_turn(stores, selection, in_pieces(entries(stores, sieve, lists)), lists, verdicts)
+    pieces = in_pieces(entries(stores, sieve, lists))
+    dropped = sieve if isinstance(sieve, ContentSieve) else None
+    return in_turn(stores, selection, pieces, lists, verdicts, dropped)
 
 
 def in_turn(
@@ -81,11 +92,14 @@ def in_turn(
     pieces: Iterable[list[Letter]],
     lists: Survey,
     verdicts: bool,
+    dropped: ContentSieve | None = None,
 ) -> Iterator[list[Letter]]:
     """Judge pieces in turn; the jobs of one are read while the next one is."""
     waiting, seen = Waiting(stores, lists.processing), HashSet()
     asked = ((piece, to_look_up(piece, selection, verdicts=verdicts)) for piece in pieces)
     for piece in ahead(partial(with_statuses, stores), asked):
+        if dropped is not None:
+            mark_duplicates(stores, piece, dropped, lists, seen)
         judge(piece, waiting.holds, seen)
         if selection.requeued_under is not None:
             count_requeues(stores, [one for one in piece if selection.may_mean(one)])
@@ -99,11 +113,38 @@ def sieve_of(
     if selection.jobs:
         return by_job(selection.jobs)
     digests = selection.digest_names
-    if digests is None or not verdicts:
-        return None if digests is None else by_digest(digests)
+    if digests is None:
+        return selection.content_sieve()
+    if not verdicts:
+        return by_digest(digests)
     found = entries(stores, by_digest(digests), lists)
     jobs = {one.job_id for one in found if one.job_id is not None}
     return either(by_digest(digests), by_job(jobs))
+
+
+def mark_duplicates(
+    stores: Stores, piece: Iterable[Letter], dropped: ContentSieve, lists: Survey, seen: HashSet
+) -> None:
+    """Add to the jobs seen those of letters nearer the head that the sieve has dropped."""
+    doubtful: dict[str, Letter] = {}
+    for letter in piece:
+        name = letter.status.job_id if letter.status is not None else letter.job_id
+        if name is not None and dropped.has_dropped(name):
+            doubtful.setdefault(name, letter)
+    if not doubtful:
+        return
+    others = [
+        one
+        for one in entries(stores, by_job(doubtful), lists)
+        if one.job_id is not None and not dropped.may_mean(one.raw)
+    ]
+    texts = {one.job_id for one in others if one.job_id and may_print_otherwise(one.job_id)}
+    spelled = stores.jobs.statuses(texts)
+    for one in others:
+        text = one.job_id or ""
+        name = spelled[text].job_id if text in spelled else text
+        if name in doubtful and one.position < doubtful[name].position:
+            seen.add(name)
 
 
 def entries(stores: Stores, sieve: Sieve | None, lists: Survey | None = None) -> Iterator[Letter]:

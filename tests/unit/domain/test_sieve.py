@@ -1,9 +1,12 @@
 """Sieves over raw pages: no entry that names the job is left out, whatever spells its id."""
 
 import json
+import re
 
 import pytest
 
+from ledgerctl.domain.dead import Selection, letters
+from ledgerctl.domain.error_groups import error_group
 from ledgerctl.domain.payload import Payload, digest, read_payload
 from ledgerctl.domain.sieve import (
     NEEDLES_MAX,
@@ -67,3 +70,39 @@ def test_a_hash_set_tells_new_texts_from_old_ones_while_it_grows() -> None:
     assert all(texts.add(f"job-{n}") for n in range(5_000))
     assert not any(texts.add(f"job-{n}") for n in range(5_000))
     assert len(texts) == 5_000
+
+
+ODD = [
+    b'{"job_id":"j","account_id":"acct-a","error":"E1"}',
+    b'{"job_id":"j","account_id":"acct-b","error":"E1"}',
+    b'{"job_id":"j","account_id":"acct-b","AccountID":"acct-c","error":"E1"}',
+    b'{"job_id":"j","account_id":null,"meta":{"AccountID":"acct-b"},"error":"E1"}',
+    b'{"job_id":"j","meta":{"account_id":"acct-b"},"error":"E2"}',
+    b'{"job_id":"j","tags":[{"error":"E2"}],"lastError":"E1"}',
+    b'{"job_id":"j","meta":{"error":"E2"},"account_id":"acct-a"}',
+    b'{"job_id":"j","account_id":"\\u0061cct-a","error":"E\\u0031"}',
+    b'{"job_id":"j","account_id":7,"error":{"code":"E1"}}',
+    b'{"job_id":"j","account_id":"acct-b","error":"E2","last_error":"E1"}',
+    b'{"job_id":"j","kind":"error","error":"E1"}',
+    b' {"job_id":"j","account_id" : "acct-b" , "error" : "E2"}',
+]
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(account="acct-a"),
+        Selection(account="7"),
+        Selection(account="acct-c"),
+        Selection(error=re.compile("E1")),
+        Selection(account="acct-a", error=re.compile("1")),
+        Selection(group=error_group("E1")),
+    ],
+)
+def test_a_sieve_by_content_drops_no_letter_that_may_be_selected(selection: Selection) -> None:
+    sieve = selection.content_sieve()
+    assert sieve is not None
+    wanted = [one.index for one in letters([ODD]) if selection.may_mean(one)]
+    assert set(wanted) <= set(sieve(ODD))
+    assert len(sieve([ODD[1].replace(b"E1", b"nothing")] * 9)) == 0
+    assert sieve.has_dropped("j")
