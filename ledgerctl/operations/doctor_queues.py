@@ -1,6 +1,7 @@
 """The doctor's look at Redis: who answers, whether it keeps jobs, and what stands under the names."""
 
 import time
+from contextlib import suppress
 
 from ledgerctl.domain.doctor import (
     CLOCK_OFF_MAX,
@@ -13,7 +14,7 @@ from ledgerctl.domain.doctor import (
     ok,
     warn,
 )
-from ledgerctl.errors import NotPermitted
+from ledgerctl.errors import NotPermitted, ReadOnlyReplica
 from ledgerctl.operations.doctor_mongo import CHECK_S, DoctorContext
 
 REPLACED = {"EVALSHA": "EVAL stands in for it", "TIME": "this machine's clock stands in for it"}
@@ -91,6 +92,9 @@ def types(look: DoctorContext) -> CheckResult:
     deadline = time.monotonic() + CHECK_S
     names, whole = server.own_keys(within=lambda: time.monotonic() < deadline)
     found = server.types(names)
+    if not look.stores.settings.read_only:
+        with suppress(NotPermitted, ReadOnlyReplica):  # then the next walk finds them
+            look.stores.queues.remember_found(name for name in found if found[name] == "list")
     wrong = [
         f"{name}: expected list, found {kind}" for name, kind in found.items() if kind != "list"
     ]

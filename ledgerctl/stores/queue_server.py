@@ -1,6 +1,6 @@
 """The Redis server itself, read only: its role, its memory, its saving, the types of its keys."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -8,7 +8,7 @@ from typing import Any, cast
 from redis import exceptions as redis_errors
 
 from ledgerctl.errors import NotPermitted
-from ledgerctl.stores.queues import Queues, glob_escaped
+from ledgerctl.stores.queues import Queues
 from ledgerctl.stores.replies import NO_COMMAND, redis_answer
 
 SCAN_COUNT = 1_000
@@ -84,41 +84,26 @@ class QueueServer:
         ]
 
     def own_keys(self, *, within: Callable[[], bool]) -> tuple[list[str], bool]:
-        """Return the configured lists and those under their names; False when `within` ended it."""
+        """Return the configured lists and those under their names; False where some are left out."""
         keys = self._queues.keys
-        found = {keys.retry, keys.dead_letter}
-        for stem in (keys.processing, keys.dead_letter):
-            cursor: Any = 0
-            while True:
-                with self._queues.reading(f"look for {stem}:*"):
-                    cursor, names = cast(
-                        tuple[Any, list[bytes]],
-                        self._client.scan(
-                            cursor, match=f"{glob_escaped(stem)}:*", count=SCAN_COUNT
-                        ),
-                    )
-                found.update(text(name) for name in names)
-                found -= self._queues.names_keys
-                if not int(cursor):
-                    break
-                if not within() or len(found) > KEYS_MAX:
-                    return sorted(found)[:KEYS_MAX], False
-        return sorted(found)[:KEYS_MAX], len(found) <= KEYS_MAX
+        stems = (keys.processing, keys.dead_letter)
+        walks = [self._queues.walk(stem, within=within) for stem in stems]
+        found = {keys.retry, keys.dead_letter}.union(*filter(None, walks))
+        found -= self._queues.names_keys
+        return sorted(found)[:KEYS_MAX], None not in walks and len(found) <= KEYS_MAX
 
-    def types(self, names: Iterable[str]) -> dict[str, str]:
+    def types(self, names: Sequence[str]) -> dict[str, str]:
         """Return the type of each key that exists."""
-        found: dict[str, str] = {}
         with self._queues.reading("ask the lists' types"):
-            for name in names:
-                kind = text(cast(Any, self._client.type(name)))
-                if kind != "none":
-                    found[name] = kind
-        return found
+            kinds = map(text, self._queues.together(("TYPE", name) for name in names))
+        return {name: kind for name, kind in zip(names, kinds, strict=True) if kind != "none"}
 
     def expiring(self, names: Iterable[str]) -> list[str]:
         """Return those of these keys that the server will delete; none where we may not ask."""
         with suppress(NotPermitted), self._queues.reading("ask when the lists expire"):
-            return [name for name in names if self._client.pttl(name) >= 0]
+            names = list(names)
+            left_ms = self._queues.together(("PTTL", name) for name in names)
+            return [name for name, left in zip(names, left_ms, strict=True) if left >= 0]
         return []
 
 

@@ -226,6 +226,14 @@ class Queues:
         """Return the lists of letters that a filter passes over, sorted by operation."""
         return self._known(f"{self.keys.dead_letter}:passed")
 
+    def remember_found(self, keys: Iterable[str]) -> None:
+        """Keep the names of side lists that a walk of a large database found."""
+        if self.is_large:
+            side = (f"{self.keys.processing}:", f"{self.keys.dead_letter}:passed:")
+            for key in keys:
+                if key.startswith(side):
+                    self.remember(key)
+
     def remember(self, key: str) -> None:
         """Keep the name of a list that is about to be written, for databases too large to walk."""
         with self._optional(), self.writing(f"keep the name {key}"):
@@ -261,8 +269,10 @@ class Queues:
             members = cast(set[bytes], self.client.smembers(names))
             return sorted(name.decode(errors="surrogateescape") for name in members)
 
-    def walk(self, stem: str, *, rounds: int | None = None) -> list[str] | None:
-        """Return the keys that start with `stem:`, sorted; None when `rounds` do not suffice."""
+    def walk(
+        self, stem: str, *, rounds: int | None = None, within: Callable[[], bool] = lambda: True
+    ) -> list[str] | None:
+        """Return the keys that start with `stem:`, sorted; None when `rounds` or `within` end it."""
         pattern = glob_escaped(stem) + ":*"
         found: set[bytes] = set()
         cursor: Any = 0
@@ -276,6 +286,8 @@ class Queues:
                 found.update(names)
                 if not int(cursor):
                     return sorted(name.decode(errors="surrogateescape") for name in found)
+                if not within():
+                    return None
         return None
 
     def server_time(self) -> datetime:

@@ -485,6 +485,18 @@ def test_a_key_of_another_type_fails(stores: Stores, redis_client: Redis, key: s
     assert said(stores, "redis.types") == (CheckStatus.FAIL, f"{key}: expected list, found zset")
 
 
+def test_in_a_large_database_the_side_lists_that_the_walk_finds_are_kept_by_name(
+    stores: Stores, redis_client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledgerctl.stores.queues.WALK_ROUNDS", 0)
+    side = ["jobs:dead-letter:passed:one", "jobs:processing:w1"]
+    for key in (*side, "jobs:dead-letter:op:one", "jobs:retry"):
+        redis_client.rpush(key, "{}")
+    assert said(stores, "redis.types") == (CheckStatus.OK, "4 lists, no other type")
+    assert (stores.queues.passed_keys(), stores.queues.processing_keys()) == (side[:1], side[1:])
+    assert redis_client.smembers("jobs:dead-letter:names") == {side[0].encode()}
+
+
 def test_a_list_that_expires_fails(stores: Stores, redis_client: Redis) -> None:
     redis_client.rpush("jobs:retry", "{}")
     redis_client.expire("jobs:retry", 3600)
