@@ -70,6 +70,7 @@ class Letter:
     read: Payload | Unreadable
     status: JobStatus | None = None
     verdict: Verdict = Verdict.UNREADABLE
+    is_first: bool = False  # of its job's, from the head
     requeues: int | None = None  # how often operations here have put its job back, where asked
 
     @property
@@ -134,11 +135,11 @@ def judge(found: Iterable[Letter], queued: Callable[[str], bool], seen: HashSet)
         if isinstance(read, Unreadable):
             continue
         name = read.job_id if status is None else status.job_id
-        is_first = seen.add(name)
+        letter.is_first = seen.add(name)
         verdict = verdict_by_job(status)
         if verdict is None:
             verdict = Verdict.QUEUED if queued(name) else None
-        letter.verdict = verdict or (Verdict.RETRYABLE if is_first else Verdict.DUPLICATE)
+        letter.verdict = verdict or (Verdict.RETRYABLE if letter.is_first else Verdict.DUPLICATE)
 
 
 BY_STATE = {

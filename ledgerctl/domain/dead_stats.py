@@ -66,10 +66,12 @@ ERRORS_KEPT, ERROR_KEPT_LENGTH = 1_000, 1_000
 
 
 class Tally:
-    """Count letters by error and by verdict; keep their jobs' ids, and no letter."""
+    """Count letters by error and by verdict; keep no letter, and the ids of a part's jobs."""
 
-    def __init__(self, found: Sequence[Letter] = ()) -> None:
+    def __init__(self, found: Sequence[Letter] = (), *, are_all: bool = False) -> None:
+        self._are_all = are_all  # each job then has one letter that is its first
         self._jobs: set[str] = set()
+        self._first = 0
         self._verdicts: Counter[Verdict] = Counter()
         self._groups: dict[str, ErrorGroup] = {}
         self._of_error: dict[str, ErrorGroup] = {}
@@ -83,7 +85,10 @@ class Tally:
             read = letter.read
             if isinstance(read, Unreadable):
                 continue
-            self._jobs.add(read.job_id)
+            if not self._are_all:
+                self._jobs.add(read.job_id)
+            elif letter.is_first:
+                self._first += 1
             self._undated += read.undated
             error = read.error or ""
             group = self._of_error.get(error)
@@ -113,7 +118,7 @@ class Tally:
             selected=selected,
             unreadable=self._verdicts[Verdict.UNREADABLE],
             undated=self._undated,
-            jobs=len(self._jobs),
+            jobs=len(self._jobs) + self._first,
             by_error=tuple(self.error_groups()),
             by_verdict=counted(self._verdicts),
         )

@@ -190,6 +190,8 @@ def to_look_up(piece: Iterable[Letter], selection: Selection, *, verdicts: bool)
 
     Of the others the text is the job's own id, by which a duplicate is known.
     """
+    if verdicts and selection == EVERYTHING:
+        return {one.read.job_id for one in piece if not isinstance(one.read, Unreadable)}
     wanted = verdicts or bool(selection.jobs) or selection.state is not None
     account = selection.account is not None
     return {
@@ -256,8 +258,8 @@ def tail(stores: Stores, selection: Selection, *, limit: int | None) -> tuple[li
 
 def count(stores: Stores, selection: Selection = EVERYTHING) -> Statistics:
     """Count the selected letters by error and by verdict; each list is read once, none is kept."""
-    tally = Tally()
     is_part = selection.names or selection.is_filter
+    tally = Tally(are_all=not is_part)
     survey = stores.queues.survey()
     planned = selection.planned()
     for piece in judged(stores, selection, survey=survey):

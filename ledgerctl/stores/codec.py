@@ -31,6 +31,7 @@ Document = dict[str, Any]
 DIGITS = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 JSON_ID = re.compile(r"[\[{].*|true|false|-?[0-9]+\.[0-9]*[1-9]", re.ASCII | re.DOTALL)
+MAY_BE_TYPED = "-0123456789[{tf"  # what numbers and JSON begin with
 UUID_KINDS = {3: IdKind.LEGACY_UUID, 4: IdKind.UUID}
 
 
@@ -110,6 +111,8 @@ def may_print_otherwise(text: str) -> bool:
 def candidates(text: str) -> list[Any]:
     """Return every value under which a document can hold the id given as this text."""
     found: list[Any] = [text]
+    if text[:1] not in MAY_BE_TYPED and len(text) not in {24, 36}:
+        return found  # most ids; asked for a million times
     try:
         if len(text) == 24:  # noqa: PLR2004  # an ObjectId in hex
             found.append(ObjectId(text))

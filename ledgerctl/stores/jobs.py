@@ -281,6 +281,10 @@ class Jobs:
                     stand[value] = of_all
         found: dict[str, JobStatus] = {}
         for text, values in named.items():
+            if len(values) == 1:
+                if (known_of := stand.get(text)) is not None:
+                    found[text] = JobStatus(text, known_of[0], known_of[1], None)
+                continue
             known = [value for value in values if value in stand]
             if len(known) == 1:
                 job_id = text if known[0] is text else to_id(known[0]).text
