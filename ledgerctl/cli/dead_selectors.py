@@ -4,6 +4,8 @@ import functools
 import inspect
 import json
 import re
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,13 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from ledgerctl.cli.session import Session
-from ledgerctl.domain.dead import Action, PlanItem, Selection, Verdict, movable
+from ledgerctl.domain.dead import Action, ErrorPattern, PlanItem, Selection, Verdict, movable
 from ledgerctl.domain.jobs import State
 from ledgerctl.domain.times import check_order, lower_bound, parse_rfc3339
 from ledgerctl.errors import UsageError
 from ledgerctl.render.report import Report
 
 DIGEST = re.compile(r"[0-9A-Fa-f]{12}")
+SEARCH_S = 5
 GROUP = re.compile(r"[0-9A-Fa-f]{8}")
 
 SELECTORS: dict[str, Any] = {
@@ -176,12 +179,39 @@ def group_key(text: str | None) -> str | None:
     return text and text.lower()
 
 
-def pattern(text: str | None) -> "re.Pattern[str] | None":
-    """Compile a regular expression."""
+class TimedPattern:
+    """Search an error for at most 5 s: a search holds the interpreter, and so the lease's renewal.
+
+    Source: contract, section 3, dead.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found = re.compile(text)
+        signal.signal(signal.SIGALRM, self._stop)
+
+    def search(self, text: str, /) -> object:
+        """Search as `re.search` does. Raises UsageError when the time is up."""
+        signal.setitimer(signal.ITIMER_REAL, SEARCH_S)
+        try:
+            return self._found.search(text)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _stop(self, *_: object) -> None:
+        raise UsageError(
+            f"--error {self._text!r} takes longer than {SEARCH_S} s on one letter",
+            hint="a repeat within a repeat, as in (a+)+, takes for ever: take one out",
+        )
+
+
+def pattern(text: str | None) -> "ErrorPattern | None":
+    """Compile a regular expression; its time is limited where signals reach, in the main thread."""
     if text is None:
         return None
     try:
-        return re.compile(text)
+        is_main = threading.current_thread() is threading.main_thread()
+        return TimedPattern(text) if is_main else re.compile(text)
     except re.error as error:
         raise UsageError(f"--error {text!r} is no regular expression: {error}") from None
 

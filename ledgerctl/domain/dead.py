@@ -1,6 +1,5 @@
 """Dead letters: their verdicts, which ones a command selects, and what it plans to move. Pure."""
 
-import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ledgerctl.domain.audit import JobPage
 from ledgerctl.domain.error_groups import error_group
@@ -176,6 +175,13 @@ class PlanItem(NamedTuple):
     meant: bool
 
 
+class ErrorPattern(Protocol):
+    """Search an error; a regular expression does, with a limit of time or without."""
+
+    def search(self, text: str, /) -> object:
+        """Return None where it is not found."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """Selectors of dead letters, combined by AND."""
@@ -184,7 +190,7 @@ class Selection:
     digests: tuple[str, ...] = ()
     everything: bool = False
     group: str | None = None
-    error: "re.Pattern[str] | None" = None
+    error: ErrorPattern | None = None
     account: str | None = None
     state: State | None = None
     verdict: Verdict | None = None

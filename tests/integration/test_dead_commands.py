@@ -548,3 +548,16 @@ def test_in_a_large_database_passed_letters_are_known_by_name(
     stores.dead_letters.put_back(passed)
     assert stores.queues.passed_keys() == []
     assert incident.entries(DEAD) == incident.original
+
+
+def test_a_pattern_that_takes_for_ever_is_stopped_and_costs_neither_letters_nor_lease(
+    incident: Incident, run: Runner
+) -> None:
+    runaway = make_letter("job-1", error="a" * 60 + "!")
+    incident.redis.delete(DEAD)
+    incident.redis.rpush(DEAD, runaway)
+    stopped = run("dead", "requeue", "--error", "(a+)+$", "--yes")
+    assert (stopped.code, stopped.out) == (2, "")
+    assert "longer than 5 s" in stopped.err
+    assert incident.redis.lrange(DEAD, 0, -1) == [runaway]
+    assert incident.run("dead", "release", "--error", "a+!$", "--reason", "x", "--yes")[0] == 0
