@@ -132,6 +132,7 @@ def plant(invoke: Invoker, documents: Documents) -> dict[tuple[str, str], str]:
             account = f"{change.__name__}-{number}"
             ledger[account] = rows_of(account, chance)
             planted[account, DAYS[number % len(DAYS)]] = change, cause
+    assert invoke("db", "init", "--yes", "-q").code == 0
     for rows in ledger.values():
         documents.ledger.insert_many(rows)
     assert invoke("summary", "rebuild", *SPAN, "--quiet").code == 0
