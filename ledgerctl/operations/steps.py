@@ -76,41 +76,25 @@ class StepRequest:
     operation_id: str
     reason: str | None = None
     force: bool = False  # refund a job that succeeded
-    status: str | None = None  # written with the flag of a refund or reclaim
     account: Id | None = None  # charge only
     cost: int | None = None  # charge only, whole credits ≥ 1
 
 
-def refund(
-    stores: Stores,
-    job_id: str,
-    *,
-    operation_id: str,
-    found: JobsOfText | None = None,
-    **options: Any,
-) -> StepResult:
+def refund(stores: Stores, job_id: str, *, operation_id: str, **options: Any) -> StepResult:
     """Give a failed job's charge back, at most once; a repeat says so and changes nothing.
 
-    The amount is the charge row's, never what anyone reports. Options: `reason`, `force`, `status`,
-    and `found`, as for `take`.
+    The amount is the charge row's, never what anyone reports. Options: `reason`, `force`.
     Raises JobHeld, StoreUnavailable, OutcomeUnknown, NotPermitted. Source: domain, section 3.
     """
-    return take(stores, StepRequest(Step.REFUND, job_id, operation_id, **options), found)
+    return take(stores, StepRequest(Step.REFUND, job_id, operation_id, **options))
 
 
-def reclaim(
-    stores: Stores,
-    job_id: str,
-    *,
-    operation_id: str,
-    found: JobsOfText | None = None,
-    **options: Any,
-) -> StepResult:
+def reclaim(stores: Stores, job_id: str, *, operation_id: str, **options: Any) -> StepResult:
     """Take a refund back after the job succeeded, at most once; harmless when never refunded.
 
-    Call it unconditionally on success. Options: `reason`, `status`, `found`. Raises as `refund` does.
+    Call it unconditionally on success. Options: `reason`. Raises as `refund` does.
     """
-    return take(stores, StepRequest(Step.RECLAIM, job_id, operation_id, **options), found)
+    return take(stores, StepRequest(Step.RECLAIM, job_id, operation_id, **options))
 
 
 def charge(
@@ -138,19 +122,13 @@ class StepAttempt:
     error: LedgerctlError | None = None
 
 
-def take(stores: Stores, request: StepRequest, found: JobsOfText | None = None) -> StepResult:
+def take(stores: Stores, request: StepRequest) -> StepResult:
     """Do one guarded step: flag, row and message together, or none of them.
 
     With transactions the three are one; without, they are written in that order and the next
-    delivery finishes what a crash left. Running it again is always safe. An earlier read (`found`)
-    saves a look where it allows the step; a refusal is always read afresh.
+    delivery finishes what a crash left. Running it again is always safe.
     """
-    attempt = StepAttempt(request)
-    if found is not None:
-        job, decision = judged(stores, request, found)
-        if isinstance(decision, Append) and not decision.complete:
-            attempt.seen = job, decision
-    return take_alone(stores, attempt)
+    return take_alone(stores, StepAttempt(request))
 
 
 def take_together(stores: Stores, attempts: Sequence[StepAttempt]) -> None:
@@ -356,11 +334,9 @@ def guarded(stores: Stores, request: StepRequest, row: NewRow) -> Guarded:
                 job_id, account=row.account, cost=-row.amount, at=row.created_at
             )
         case Step.REFUND:
-            return stores.jobs.refunding(
-                job_id, at=row.created_at, force=request.force, status=request.status
-            )
+            return stores.jobs.refunding(job_id, at=row.created_at, force=request.force)
         case Step.RECLAIM:
-            return stores.jobs.reclaiming(job_id, at=row.created_at, status=request.status)
+            return stores.jobs.reclaiming(job_id, at=row.created_at)
 
 
 # the end of a step

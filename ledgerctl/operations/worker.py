@@ -3,28 +3,17 @@
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from ledgerctl.domain.ids import Id
-from ledgerctl.domain.jobs import (
-    ALREADY,
-    APPLIED,
-    SUCCEEDED,
-    Outcome,
-    State,
-    StepResult,
-    state,
-)
+from ledgerctl.domain.jobs import ALREADY, APPLIED, SUCCEEDED, StepResult
 from ledgerctl.domain.payload import Payload, Unreadable, failed, read_payload
 from ledgerctl.domain.queue import (
     LEASE_PREFIX,
@@ -49,11 +38,9 @@ from ledgerctl.operations.log import Operation
 from ledgerctl.operations.lookout import Lookout
 from ledgerctl.operations.steps import reclaim, refund
 from ledgerctl.stores.connections import Stores
-from ledgerctl.stores.jobs import JobsOfText
 from ledgerctl.stores.leases import Lease
 
 FAILED = "failed"
-CLOCK_S = 1.0  # how long the server's clock is reckoned on without asking it again
 IDLE_S = 5.0  # the longest sleep between two looks at the whole list
 POLL_S = 1.0  # how often the list's length is asked meanwhile
 HELD_PATIENCE_S = 90.0  # a killed client's transaction holds its job for up to a minute
@@ -67,15 +54,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Hold one job in hand. `attempts` counts the failures before this run; `raw` is its entry.
-
-    `found` is the job with its rows, as read when it was taken.
-    """
+    """Hold one job in hand. `attempts` counts the failures before this run; `raw` is its entry."""
 
     id: Id
     attempts: int
     payload: Payload
-    found: JobsOfText
 
     @property
     def job_id(self) -> str:
@@ -86,14 +69,6 @@ class Delivery:
     def raw(self) -> bytes:
         """Return the entry, byte for byte."""
         return self.payload.raw
-
-
-class Taken(NamedTuple):
-    """Hold an entry that was just taken, and the jobs that it can name."""
-
-    payload: Payload | Unreadable
-    raw: bytes
-    found: JobsOfText
 
 
 class Passed(Enum):
@@ -134,12 +109,6 @@ class RetryQueue:
         self._lookout = Lookout(stores.queues, stores.retry_lists)
         self._open = ExitStack()
         self._lease: Lease | None = None
-        self._heard: tuple[datetime, float] | None = None  # the server's clock, ours beside it
-        self._beside = ThreadPoolExecutor(1)  # what travels while another job is answered
-        self._coming: Future[Taken | Passed | None] | None = None
-        self._answered: Id | None = None  # the job that was answered while the next one came
-        self._dropping: Future[bool] | None = None
-        self._is_ending = False
 
     def __enter__(self) -> Self:
         settings = self.stores.settings
@@ -170,9 +139,7 @@ class RetryQueue:
         `queue recover` knows that the jobs on the list may be taken.
         """
         is_empty = False
-        self._is_ending = True
         try:
-            self._beside.shutdown()
             is_empty = self._sweep()
         finally:
             with suppress(LedgerctlError):
@@ -187,15 +154,8 @@ class RetryQueue:
     # taking
 
     def now(self) -> datetime:
-        """Return the Redis server's time, which judges due times; else our own, said once.
-
-        It is never ahead: asked each second, and between two answers our clock goes on from there.
-        """
-        if self._heard is None or time.monotonic() - self._heard[1] > CLOCK_S:
-            heard = self.stores.queues.now(self._clock(), self.say)
-            self._heard = heard, time.monotonic()
-        moment, at = self._heard
-        return moment + timedelta(milliseconds=int((time.monotonic() - at) * 1000))
+        """Return the Redis server's time, which judges due times; else our own, said once."""
+        return self.stores.queues.now(self._clock(), self.say)
 
     def take(self) -> Delivery | None:
         """Return the next due job, now in hand; None when nothing is due.
@@ -215,62 +175,29 @@ class RetryQueue:
 
     def advance(self) -> Delivery | Passed | None:
         """Take one step of `take`: a job in hand, an entry passed, None for nothing due."""
-        coming, self._coming = self._coming, None
-        taken = None if coming is None else coming.result()
-        taken = taken or self._fetch()  # an answer given meanwhile may have put a due job back
-        if not isinstance(taken, Taken):
-            return taken
-        if any(job.id == self._answered for job, _ in taken.found):  # a duplicate, fetched ahead
-            taken = taken._replace(found=self._look(taken.found[0][0].id.text))
-        return self._judged(*taken)
-
-    def fetch_ahead(self, answered: Delivery) -> None:
-        """Take the next due entry while a job is answered; `advance` then gives it."""
-        self._answered = answered.id
-        self._coming = self._beside.submit(self._fetch)
-
-    def settle(self) -> None:
-        """Put back what was fetched ahead, and raise what a drop met."""
-        coming, self._coming = self._coming, None
-        taken = None if coming is None else coming.result()
-        if isinstance(taken, Taken):
-            retry = self.stores.settings.keys.retry
-            self._lists.leave(self.worker, retry, taken.raw, taken.raw)
-        if self._dropping is not None:
-            self._dropping.result()
-
-    def _fetch(self) -> Taken | Passed | None:
         candidate = self.persist(lambda: self._lookout.next(self.now()))
         if candidate is None:
             return None
-        raw = candidate.raw
-        if not self._lists.take(self.worker, raw, within=candidate.within):
+        if not self._lists.take(self.worker, candidate.raw, within=candidate.within):
             return Passed.TAKEN
-        payload = read_payload(raw)
+        payload = read_payload(candidate.raw)
         if isinstance(payload, Unreadable):
-            return Taken(payload, raw, [])
-        return Taken(payload, raw, self._look(payload.job_id))
-
-    def _look(self, text: str) -> JobsOfText:
-        return self.persist(lambda: self.stores.jobs.with_rows([text])[0])
-
-    def _judged(
-        self, payload: Payload | Unreadable, raw: bytes, found: JobsOfText
-    ) -> Delivery | Passed:
-        if isinstance(payload, Unreadable):
-            self._leave_unchanged(raw)
+            self._leave_unchanged(candidate.raw)
             self.tally.unreadable += 1
             self.say(f"an unreadable entry went to the dead letters: {payload.why}")
             return Passed.DEAD_LETTERED
+        return self._judged(payload)
+
+    def _judged(self, payload: Payload) -> Delivery | Passed:
+        found = self.persist(lambda: self.stores.jobs.find(payload.job_id))
         if len(found) != 1:
             self._leave_unchanged(payload.raw)
             self.tally.unknown += 1
             why = "no job has this id" if not found else "two jobs have this id"
             self.say(f"{payload.job_id} went to the dead letters: {why}")
             return Passed.DEAD_LETTERED
-        job = found[0][0]
-        delivery = Delivery(job.id, payload.attempts, payload, found)
-        if not is_settled(job):
+        delivery = Delivery(found[0].id, payload.attempts, payload)
+        if not is_settled(found[0]):
             return delivery
         self._reclaim(delivery)
         self._drop(delivery)
@@ -296,15 +223,10 @@ class RetryQueue:
     def succeeded(self, delivery: Delivery) -> StepResult:
         """Answer that the job succeeded: status, unconditional reclaim, then it leaves the queue.
 
-        The status of a job that is not refunded goes first: from then on no refund can slip in
-        behind the reclaim. That of a refunded one goes with the reclaim's flag.
+        The status goes first: from then on no refund can slip in behind the reclaim.
         """
-        was_refunded = state(delivery.found[0][0]) is State.REFUNDED
-        if not was_refunded:
-            self.persist(lambda: self.stores.jobs.set_status(delivery.id, SUCCEEDED))
+        self.persist(lambda: self.stores.jobs.set_status(delivery.id, SUCCEEDED))
         result = self._reclaim(delivery)
-        if was_refunded and result.outcome is not Outcome.APPLIED:
-            self.persist(lambda: self.stores.jobs.set_status(delivery.id, SUCCEEDED))
         self._drop(delivery)
         self.tally.ran += 1
         self.tally.succeeded += 1
@@ -318,17 +240,11 @@ class RetryQueue:
         """
         result = self.persist(
             lambda: refund(
-                self.stores,
-                delivery.job_id,
-                operation_id=self.operation_id,
-                reason=error,
-                status=FAILED,
-                found=delivery.found,
+                self.stores, delivery.job_id, operation_id=self.operation_id, reason=error
             )
         )
         self._report(result)
-        if result.outcome is not Outcome.APPLIED:
-            self.persist(lambda: self.stores.jobs.set_status(delivery.id, FAILED, unless=SUCCEEDED))
+        self.persist(lambda: self.stores.jobs.set_status(delivery.id, FAILED, unless=SUCCEEDED))
         pushed = self._push(delivery, error)
         self.tally.ran += 1
         self.tally.failed += 1
@@ -348,7 +264,7 @@ class RetryQueue:
                 if time.monotonic() - started > HELD_PATIENCE_S:
                     raise
             except (StoreUnavailable, StoreBusy, OutcomeUnknown):
-                if self._is_ending or time.monotonic() - started > STORE_PATIENCE_S:
+                if time.monotonic() - started > STORE_PATIENCE_S:
                     raise
             time.sleep(PAUSE_S)
 
@@ -382,13 +298,7 @@ class RetryQueue:
 
     def _reclaim(self, delivery: Delivery) -> StepResult:
         result = self.persist(
-            lambda: reclaim(
-                self.stores,
-                delivery.job_id,
-                operation_id=self.operation_id,
-                status=SUCCEEDED,
-                found=delivery.found,
-            )
+            lambda: reclaim(self.stores, delivery.job_id, operation_id=self.operation_id)
         )
         self._report(result)
         return result
@@ -400,13 +310,7 @@ class RetryQueue:
             self.say(f"{result.step} of {result.job_id} was refused: {result.outcome}{detail}")
 
     def _drop(self, delivery: Delivery) -> None:
-        drop = partial(self.persist, partial(self._lists.drop, self.worker, delivery.raw))
-        if self._coming is None:
-            drop()
-            return
-        if self._dropping is not None:
-            self._dropping.result()
-        self._dropping = self._beside.submit(drop)
+        self.persist(lambda: self._lists.drop(self.worker, delivery.raw))
 
     def _leave_unchanged(self, raw: bytes) -> None:
         dead = self.stores.settings.keys.dead_letter
@@ -492,28 +396,20 @@ def work(
     what a store raises, and UsageError for a handler that cannot be started; the queue's own exit
     puts back what is in hand.
     """
-    jobs_max = sys.maxsize if limits.jobs_max is None else limits.jobs_max
-
-    def ends() -> bool:
-        return stopping() or queue.tally.jobs + 1 >= jobs_max
-
-    while not stopping() and queue.tally.jobs < jobs_max:
+    while not stopping():
+        if limits.jobs_max is not None and queue.tally.jobs >= limits.jobs_max:
+            return
         step = queue.advance()
         if isinstance(step, Delivery):
-            tell(run_one(queue, handler, step, ends=ends))
+            tell(run_one(queue, handler, step))
         elif step is None:
             if not limits.watch:
-                break
+                return
             queue.wait(stopping)
-    queue.settle()
 
 
-def run_one(
-    queue: RetryQueue, handler: Handler, delivery: Delivery, *, ends: Callable[[], bool]
-) -> HandlerRun:
-    """Run the handler for one job in hand and write its outcome; unless the loop `ends` with it,
-    the next one is fetched meanwhile. Raises UsageError for a handler that cannot be started.
-    """
+def run_one(queue: RetryQueue, handler: Handler, delivery: Delivery) -> HandlerRun:
+    """Run the handler for one job in hand and write its outcome. Raises UsageError without a start."""
     started = time.monotonic()
     ending = handler.run(
         delivery.raw,
@@ -526,8 +422,6 @@ def run_one(
             hint=f"fix --exec; {delivery.job_id} was put back as it was",
         )
     duration = timedelta(seconds=round(time.monotonic() - started, 3))
-    if not ends():
-        queue.fetch_ahead(delivery)
     result = queue.succeeded(delivery) if ending.succeeded else queue.failed(delivery, ending.error)
     return HandlerRun(delivery.job_id, delivery.attempts + 1, ending, duration, result)
 

@@ -121,21 +121,17 @@ class Jobs:
             }
         )
 
-    def refunding(
-        self, job_id: Id, *, at: datetime, force: bool = False, status: str | None = None
-    ) -> Guarded:
+    def refunding(self, job_id: Id, *, at: datetime, force: bool = False) -> Guarded:
         """Mark the job refunded if, and only if, it is charged; the filter is the check."""
         guard: Document = {"_id": from_id(job_id), **FILTER_OF_STATE[State.CHARGED]}
         if not force:
             guard["status"] = {"$ne": SUCCEEDED}
-        fields = {"is_refunded": True, "refunded_at": at}
-        return UpdateOne(guard, {"$set": fields | with_status(status)})
+        return UpdateOne(guard, {"$set": {"is_refunded": True, "refunded_at": at}})
 
-    def reclaiming(self, job_id: Id, *, at: datetime, status: str | None = None) -> Guarded:
+    def reclaiming(self, job_id: Id, *, at: datetime) -> Guarded:
         """Mark the job reclaimed if, and only if, it is refunded and not yet reclaimed."""
         guard = {"_id": from_id(job_id), **FILTER_OF_STATE[State.REFUNDED]}
-        fields = {"is_reclaimed": True, "reclaimed_at": at}
-        return UpdateOne(guard, {"$set": fields | with_status(status)})
+        return UpdateOne(guard, {"$set": {"is_reclaimed": True, "reclaimed_at": at}})
 
     def pass_guards(self, writes: Sequence[Guarded], session: ClientSession | None = None) -> int:
         """Send these conditional writes, one after another; how many found what they ask for.
@@ -323,11 +319,6 @@ class Jobs:
                 for one in found
                 if one.get("account_id") is not None
             }
-
-
-def with_status(status: str | None) -> Document:
-    """Return the fields that write a status; none for None."""
-    return {} if status is None else {"status": status}
 
 
 def to_found(documents: Sequence[Document]) -> JobsOfText:

@@ -743,18 +743,6 @@ def test_duplicates_are_taken_one_by_one(
     assert types_of(stores, "job-1") == ["charge", "reclaim", "refund"]
 
 
-def test_the_duplicates_of_a_job_that_succeeds_are_not_run(
-    invoke: Invoker, stores: Stores, redis_client: Redis, tmp_path: Path
-) -> None:
-    seed(stores, "job-1")
-    redis_client.rpush(RETRY, *[make_entry()] * 3)
-    runs = tmp_path / "runs"
-    found = work(invoke, f"sh -c 'echo run >> {runs}'")
-    assert (found["ran"], found["succeeded"], found["skipped_settled"]) == (1, 1, 2)
-    assert runs.read_text() == "run\n"
-    assert lists_of(redis_client) == {}
-
-
 def test_a_job_recovered_while_it_ran_has_its_failure_counted_where_it_stands(
     queue: RetryQueue, stores: Stores, redis_client: Redis
 ) -> None:
