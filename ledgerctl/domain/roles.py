@@ -34,6 +34,9 @@ FLAG = rights(jobs="update")
 TIDIED = ("outbox", "inbox", "dead_archive")
 READING = united(rights(**{name: "find listIndexes"}) for name in COLLECTIONS)
 
+# Whose rules are known beforehand cannot refuse a row after its flag is set (no transactions).
+READ_RULES = "listCollections"
+
 # What each changing command surely writes. A row of the ledger is never updated nor removed.
 WRITES: Mapping[str, Rights] = {
     "balance grant": united([LOG, ROW]),
@@ -166,7 +169,8 @@ def create_role(role: Role, place: RolePlace) -> dict[str, Any]:
                 "actions": sorted(role.rights[name]),
             }
             for name in COLLECTIONS
-        ],
+        ]
+        + [{"resource": {"db": place.database, "collection": ""}, "actions": [READ_RULES]}],
         "roles": [],
     }
 

@@ -179,8 +179,12 @@ def take_alone(
     try:
         return take_guarded(stores, attempt, patience_s)
     except RefusedByServer as error:
-        if stores.changes > before:  # without transactions something may have landed first
-            raise
+        if stores.changes > before:  # no transactions, and no right to read the server's rules
+            raise RefusedByServer(
+                f"the flag of job {attempt.request.job_id} is set, but its row was refused, so the"
+                f" balance is wrong until the server accepts the row: {error.message}",
+                hint="then run this again, or `ledgerctl ledger repair`",
+            ) from None
         stop = Stop(Outcome.REFUSED_BY_SERVER, detail=error.message)
         return stopped(attempt.request, None, stop)
 

@@ -205,6 +205,42 @@ def test_on_call_refunds_a_job_and_takes_it_back(request: pytest.FixtureRequest,
     assert [row["type"] for row in rows] == ["charge", "refund", "reclaim"]
 
 
+@pytest.mark.parametrize("kind", ["town", "standalone_town"])
+def test_a_validator_that_refuses_the_row_of_a_role_leaves_the_flag_as_it_is(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    town: Town = request.getfixturevalue(kind)
+    database = town.root[town.database]
+    database.command("collMod", "ledger", validator={"type": {"$ne": "refund"}})
+    before = [database.jobs.find().to_list(), database.ledger.find().to_list()]
+    refund = town.run_as("on-call", "job", "refund", "job-1", "-o", "json")
+    (result,) = refund.json()["results"]
+    assert (refund.code, result["outcome"]) == (3, "refused_by_server"), refund
+    assert [database.jobs.find().to_list(), database.ledger.find().to_list()] == before
+
+
+def test_who_may_not_read_the_servers_rules_is_told_of_a_flag_without_its_row(
+    standalone_town: Town,
+) -> None:
+    town, words = standalone_town, ("job", "refund", "job-1", "-o", "json")
+    database = town.root[town.database]
+    rules = {
+        "resource": {"db": town.database, "collection": ""},
+        "actions": ["listCollections"],
+    }
+    database.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[rules])
+    database.command("collMod", "ledger", validator={"type": {"$ne": "refund"}})
+    first = town.run_as("on-call", *words)
+    assert (first.code, first.json()["not_tried"]) == (8, 1), first
+    assert (
+        "the flag of job job-1 is set, but its row was refused" in first.json()["error"]["message"]
+    )
+    database.command("collMod", "ledger", validator={})
+    second = town.run_as("on-call", *words)
+    assert (second.code, second.json()["applied"]) == (0, 1), second
+    assert database.ledger.count_documents({"job_id": "job-1", "type": "refund"}) == 1
+
+
 def test_on_call_does_all_that_a_night_asks_for(town: Town) -> None:
     place = town.root[town.database]
     place.jobs.insert_one(make_job("job-3", is_refunded=True, refunded_at=NOON))
