@@ -1,5 +1,6 @@
 """Real servers for the session, and a database, empty lists and an environment for each test."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -81,6 +82,33 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of runs would compile all anew
 
 
+# Where single tests take longest: begun first, so that no worker ends long after the others.
+LONG = (
+    "cli/test_readme.py",
+    "bench/test_benches.py",
+    "faults/test_fault_table.py",
+    "integration/test_server_rules.py",
+    "faults/test_tidy_storm.py",
+    "faults/test_step_faults.py",
+    "faults/test_dead_kills.py",
+    "faults/test_dead_hostile_servers.py",
+    "integration/test_operator_rules.py",
+    "topologies/test_elections.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the long files first, and what runs alone last, when no other worker waits for it."""
+
+    def turn(item: pytest.Item) -> int:
+        name = item.path.relative_to(ROOT / "tests").as_posix()
+        if name in LONG:
+            return LONG.index(name) - len(LONG)
+        return int(name.startswith("bench/"))
+
+    items.sort(key=turn)
+
+
 def _must_start(start: Callable[[], Server]) -> Server:
     """A server that does not start ends the run at once: it never skips a test."""
     try:
@@ -110,6 +138,24 @@ def _router_refuses_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     SHARD_RULES.refused.clear()
     yield
     assert SHARD_RULES.refused == [] or "wrong_version" in request.node.name
+
+
+@pytest.fixture(autouse=True)
+def _turn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """While a test marked `alone` runs, the workers of pytest-xdist run no other."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    place = tmp_path_factory.getbasetemp().parent  # of all workers
+    is_alone = request.node.get_closest_marker("alone") is not None
+    with (place / "door.lock").open("w") as door, (place / "room.lock").open("w") as room:
+        fcntl.flock(door, fcntl.LOCK_EX)  # nobody enters while one waits to be alone
+        fcntl.flock(room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield
+        fcntl.flock(room, fcntl.LOCK_UN)  # a child that a test left behind has the file open too
 
 
 @pytest.fixture(scope="session")

@@ -106,17 +106,17 @@ class SessionServers:
             wait_until(lambda: bool(client.admin.command("hello")["isWritablePrimary"]))
         return server
 
-    def stop(self, server: Server) -> None:
+    def stop(self, server: Server, *, grace_s: float = 5) -> None:
         """End one server, running or not."""
         for entry in [entry for entry in self._started if entry[0].pid == server.pid]:
             self._started.remove(entry)
-            entry[0].stop(grace_s=5)
+            entry[0].stop(grace_s=grace_s)
             self._dismiss(entry[1])
 
     def close(self) -> None:
         """End all servers and remove their files."""
         for server, _ in list(self._started):
-            self.stop(server)
+            self.stop(server, grace_s=0)
         for guard in self._guards:
             self._dismiss(guard)
         shutil.rmtree(self.directory, ignore_errors=True)

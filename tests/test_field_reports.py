@@ -141,7 +141,7 @@ MAP: Final[dict[int, tuple[str, ...]]] = {
         f"{DEAD_TWO}::test_two_operators_move_each_letter_once_and_newcomers_stay",
     ),
     53: (
-        f"{DEAD_TWO}::test_no_call_of_a_filtered_requeue_holds_the_server_for_10_ms",
+        "bench/test_server_holds.py::test_no_call_of_a_filtered_requeue_holds_the_server_for_10_ms",
         f"{RULES}::test_a_server_that_runs_somebodys_script_is_told_as_busy",
         f"{DOCTOR}::test_a_server_that_runs_a_script_is_busy_not_down",
     ),

@@ -1,7 +1,7 @@
 """How long the program takes to start, as ratios to `python -c pass` in the same run.
 
 Measured on an installed copy: compiled, and started by the launcher that the wheel brings. The
-minimum of twelve runs, taken in turns. On a machine that is busy with something else a long start
+minimum of six runs, taken in turns. On a machine that is busy with something else a long start
 is interrupted more often than a short one: then the processor's time is compared, since no start
 waits for anything (tests/cli/test_terminal.py). The caches suffer too, and so does the floor that
 Typer and the drivers set: what we add to it must stay small.
@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import ROOT, Runner
 
-RUNS = 12
+RUNS = 6
 CASES: dict[str, tuple[list[str], float, str]] = {
     "--version": (["--version"], 1.5, "pass"),
     "--help": (["--help"], 1.5, "pass"),
@@ -48,6 +48,7 @@ def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script
 
 
+@pytest.mark.alone
 def test_start_up_keeps_its_ratios(
     launcher: Path, environment: dict[str, str], run: Runner
 ) -> None:

@@ -42,6 +42,7 @@ def ratio_of(one: Callable[[], object], other: Callable[[], object]) -> float:
     return min(first for first, _ in pairs) / min(second for _, second in pairs)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("format", "ratio_max"), [("json", 1.3), ("jsonl", 1.3), ("csv", 2.0)])
 def test_a_stream_costs_about_a_bare_loop_over_the_encoder(format: str, ratio_max: float) -> None:
     encode = json.JSONEncoder(default=lambda at: at.isoformat(timespec="milliseconds")).encode

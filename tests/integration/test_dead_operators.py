@@ -1,4 +1,4 @@
-"""Two operators at once beside a producer, and how long any call holds the server.
+"""Two operators at once beside a producer.
 
 10,000 letters in every run; LEDGERCTL_TEST_MANY=100000 for the whole claim.
 """
@@ -23,8 +23,6 @@ from ledgerctl.stores.dead_letters import DeadLetters
 from tests.dead_letters import DEAD, RETRY, Incident, unchanged
 
 MANY = int(os.environ.get("LEDGERCTL_TEST_MANY", "10000"))
-# Beside other tests the processor is taken from the server in the middle of a call.
-RUNS_MAX = 8 if MANY < 100_000 else 3
 
 
 @pytest.fixture
@@ -100,25 +98,6 @@ def test_two_operators_move_each_letter_once_and_newcomers_stay(
     assert sorted(incident.dead()) == sorted(incident.original)
 
 
-def test_no_call_of_a_filtered_requeue_holds_the_server_for_10_ms(incident: Incident) -> None:
-    longest: list[int] = []
-    while len(longest) < 3 or (min(longest) > 10_000 and len(longest) < RUNS_MAX):
-        incident.load(MANY)
-        incident.redis.config_set("slowlog-log-slower-than", 500)
-        incident.redis.config_set("slowlog-max-len", 100_000)
-        incident.redis.slowlog_reset()
-        began = time.monotonic()
-        code, document = incident.run("dead", "requeue", "--error", "timed out", "--yes")
-        took = time.monotonic() - began
-        calls: Any = incident.redis.slowlog_get(100_000)
-        incident.redis.config_set("slowlog-log-slower-than", 10_000)
-        assert (code, document["moved"]) == (0, MANY // 4)
-        incident.assert_order_kept()
-        longest.append(max((call["duration"] for call in calls), default=0))
-        print(f"{MANY // 4} of {MANY} in {took:.2f} s; longest call {longest[-1]} us")
-    assert min(longest) <= 10_000
-
-
 def test_a_second_change_by_filter_is_refused_while_the_first_runs(incident: Incident) -> None:
     incident.load(2_000)
     incident.database.leases.insert_one({"_id": "dead-letters", "owner": "somebody abc"})
@@ -184,8 +163,9 @@ def test_many_letters_that_stay_before_one_that_moves_keep_their_order(incident:
     assert document["moved"] == 3_000 - document["skipped"]["settled"]
     incident.assert_none_lost(incident.retry())
     incident.assert_order_kept()
+    left = set(incident.dead())
     assert [unchanged(raw) for raw in incident.retry()] == [
-        unchanged(raw) for raw in incident.original if raw not in set(incident.dead())
+        unchanged(raw) for raw in incident.original if raw not in left
     ]
 
 

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.proxy import read_redis
 
@@ -15,7 +15,7 @@ def answering(reply: str, *, to: frozenset[str]) -> Iterator[str]:
 
     def serve(near: socket.socket) -> None:
         buffer = bytearray()
-        with near:
+        with near, suppress(ConnectionError):  # the client is gone
             while (message := read_redis(near, buffer)) is not None:
                 refused = message[1].upper() in to
                 near.sendall(f"-{reply}\r\n".encode() if refused else b"+none\r\n")
