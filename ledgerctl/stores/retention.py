@@ -14,7 +14,8 @@ from ledgerctl.stores.mongo import Mongo
 from ledgerctl.stores.outbox import TIDIED
 
 PAGE = 1_000
-SLICE_MIN, SLICE_S = 50, 0.015  # how many are removed at once, and how long that should take
+SLICE_MIN, SLICE_MAX = 50, 100  # how many are removed at once
+SLICE_S = 0.01  # how long that should take
 
 Reader = tuple[Any, Any]  # topic and consumer group
 DONE: Document = {"status": ClaimStatus.SUCCEEDED.value, "completed_at": {"$type": "date"}}
@@ -158,7 +159,9 @@ class Retention:
                     {"_id": {"$in": list(some)}, **guard}
                 ).deleted_count
             fast = time.monotonic() - began < SLICE_S
-            self._slice = min(PAGE, self._slice * 2) if fast else max(SLICE_MIN, self._slice // 2)
+            self._slice = (
+                min(SLICE_MAX, self._slice * 2) if fast else max(SLICE_MIN, self._slice // 2)
+            )
             yield removed
 
 

@@ -31,6 +31,7 @@ STRIDE = 7_919  # has no divisor in common with them: every age comes
 YOUNG = 29 * 24 * 60
 ACCOUNTS = 50
 SLICE_MS = 50
+AT_A_TIME = 100_000  # planted with one call
 TIDY = ("db", "tidy", "--yes", "-o", "json")
 
 
@@ -72,17 +73,15 @@ def plant(db: Database[Any]) -> None:
     }  # fmt: skip
     for name, shape in shapes.items():
         for group in (GROUP, COUNTER) if name == "inbox" else (GROUP,):
-            numbered: list[dict[str, Any]] = [
-                {"$documents": [{"group": group}]},
-                {"$set": {"high": {"$range": [0, MESSAGES // 1_000]}}},
-                {"$unwind": "$high"},
-                {"$set": {"low": {"$range": [0, 1_000]}}},
-                {"$unwind": "$low"},
-                {"$set": {"n": {"$add": [{"$multiply": ["$high", 1_000]}, "$low"]}}},
-                {"$replaceWith": shape},
-                {"$merge": {"into": name, "whenMatched": "fail"}},
-            ]
-            db.aggregate(numbered)
+            for start in range(0, MESSAGES, AT_A_TIME):
+                numbers = [start, min(start + AT_A_TIME, MESSAGES)]
+                numbered: list[dict[str, Any]] = [
+                    {"$documents": [{"group": group, "n": {"$range": numbers}}]},
+                    {"$unwind": "$n"},
+                    {"$replaceWith": shape},
+                    {"$merge": {"into": name, "whenMatched": "fail"}},
+                ]
+                db.aggregate(numbered)
 
 
 def deliver_again(db: Database[Any], until: threading.Event, delivered: list[int]) -> None:
@@ -139,14 +138,19 @@ def finish(stores: Stores, run: Runner, patient: Mapping[str, str]) -> None:
 def test_what_is_removed_under_redelivery_is_neither_missed_nor_handled_twice(
     stores: Stores, run: Runner, environment: Mapping[str, str]
 ) -> None:
-    build_indexes(stores)
     db = stores.mongo.database
     plant(db)
-    assert run("summary", "rebuild", "--days", "62", "--yes", "-o", "json").code == 0
+    build_indexes(stores)
+    patience_s = 120 + MESSAGES / 2_000
+    rebuild = ("summary", "rebuild", "--days", "62", "--yes", "-o", "json")
+    assert run(*rebuild, timeout_s=patience_s).code == 0
     patient = {**environment, "LEDGERCTL_MAX_ATTEMPTS": "99", "LEDGERCTL_RETRY_BASE": "0s"}
     db.create_collection("system.profile", capped=True, size=64 << 20)
     db.command("profile", 1, filter={"op": "remove"})
-    counted = run("db", "tidy", "--dry-run", "-o", "json").json()["removed"]
+    began = time.monotonic()
+    dry = run("db", "tidy", "--dry-run", "-o", "json", timeout_s=patience_s)
+    counted = dry.json()["removed"]
+    print(f"\ndry run in {time.monotonic() - began:.1f} s")
     over, delivered = threading.Event(), list[int]()
     storm = threading.Thread(target=deliver_again, args=(db, over, delivered))
     workers = Workers(patient)
@@ -154,7 +158,9 @@ def test_what_is_removed_under_redelivery_is_neither_missed_nor_handled_twice(
     storm.start()
     appender.start()
     kills = kill_at_random(db, environment)
-    left = run(*TIDY).json()["removed"]
+    began = time.monotonic()
+    left = run(*TIDY, timeout_s=patience_s).json()["removed"]
+    print(f"last run in {time.monotonic() - began:.1f} s")
     appender.join()
     over.set()
     storm.join()
