@@ -34,7 +34,7 @@ FLAG = rights(jobs="update")
 TIDIED = ("outbox", "inbox", "dead_archive")
 READING = united(rights(**{name: "find listIndexes"}) for name in COLLECTIONS)
 
-# Whose rules are known beforehand cannot refuse a row after its flag is set (no transactions).
+# Without transactions a step reads the ledger's validator before it sets the flag of the job.
 READ_RULES = "listCollections"
 
 # What each changing command surely writes. A row of the ledger is never updated nor removed.

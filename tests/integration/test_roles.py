@@ -141,6 +141,14 @@ def give_roles(document: Any, database: Any, redis_client: Redis) -> None:
         send(redis_client, "ACL", "SETUSER", role["user"], f">{LOGIN}")
 
 
+def revoke(town: Town, action: str, *, collection: str) -> None:
+    """Take a right from on call; the empty name stands for the database itself."""
+    right = {"resource": {"db": town.database, "collection": collection}, "actions": [action]}
+    town.root[town.database].command(
+        "revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[right]
+    )
+
+
 def send(client: Any, *command: str) -> None:
     """Send a command word by word."""
     client.execute_command(*command)
@@ -224,11 +232,7 @@ def test_who_may_not_read_the_servers_rules_is_told_of_a_flag_without_its_row(
 ) -> None:
     town, words = standalone_town, ("job", "refund", "job-1", "-o", "json")
     database = town.root[town.database]
-    rules = {
-        "resource": {"db": town.database, "collection": ""},
-        "actions": ["listCollections"],
-    }
-    database.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[rules])
+    revoke(town, "listCollections", collection="")
     database.command("collMod", "ledger", validator={"type": {"$ne": "refund"}})
     first = town.run_as("on-call", *words)
     assert (first.code, first.json()["not_tried"]) == (8, 1), first
@@ -341,10 +345,7 @@ def test_a_flag_is_not_set_by_a_user_who_may_not_append_the_row(
     request: pytest.FixtureRequest, kind: str
 ) -> None:
     town: Town = request.getfixturevalue(kind)
-    place = town.root[town.database]
-    place.command("revokePrivilegesFromRole", "ledgerctl-on-call", privileges=[
-        {"resource": {"db": town.database, "collection": "ledger"}, "actions": ["insert"]}
-    ])  # fmt: skip
+    revoke(town, "insert", collection="ledger")
     before = town.state()
     done = town.run("job", "refund", "job-1", env=town.user("on-call"))
     assert done.code == 6

@@ -246,9 +246,8 @@ def test_a_reply_that_nobody_foresaw_is_quoted_and_is_no_bug(
         if done.code not in ALLOWED:
             wrong[path] = f"{done.code} {done.err or done.out}"
         said += "weather today" in done.out + done.err
-    client.admin.command(
-        "killAllSessions", []
-    )  # a transaction cut short would be kept for a minute
+    # The server would keep a transaction that was cut short for a minute.
+    client.admin.command("killAllSessions", [])
     assert wrong == {}
     assert said or skip
 
