@@ -24,6 +24,7 @@ from ledgerctl.config import load
 from ledgerctl.errors import LedgerctlError
 from ledgerctl.sandbox.launch import Server
 from ledgerctl.stores.connections import Stores
+from tests.dead_letters import Incident
 from tests.servers import SessionServers, stop_on_sigterm
 from tests.sharding import ShardRules
 
@@ -248,6 +249,12 @@ def redis_client(valkey: Server) -> Iterator[Redis]:
 def redis_url(redis_client: Redis, valkey: Server) -> str:
     """The address of the emptied valkey-server."""
     return valkey.uri
+
+
+@pytest.fixture
+def incident(redis_client: Redis, client: Client, environment: dict[str, str]) -> Incident:
+    """Empty lists and jobs, for a test to fill with dead letters."""
+    return Incident(redis_client, client, environment)
 
 
 @pytest.fixture

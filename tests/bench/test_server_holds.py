@@ -8,20 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from pymongo import MongoClient
-from redis import Redis
 
 from tests.dead_letters import Incident
 
 MANY = int(os.environ.get("LEDGERCTL_TEST_MANY", "10000"))
 RUNS_MAX = 8 if MANY < 100_000 else 3  # other work on the machine interrupts calls
-
-
-@pytest.fixture
-def incident(
-    redis_client: Redis, client: MongoClient[dict[str, Any]], environment: dict[str, str]
-) -> Incident:
-    return Incident(redis_client, client, environment)
 
 
 @pytest.mark.alone

@@ -7,23 +7,13 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from pymongo import MongoClient
-from redis import Redis
 
 from tests.dead_letters import DEAD, RETRY, Incident, kills_wanted
 
 LETTERS = int(os.environ.get("LEDGERCTL_TEST_LETTERS", "5000"))
 RANDOM = random.Random(7)
-
-
-@pytest.fixture
-def incident(
-    redis_client: Redis, client: MongoClient[dict[str, Any]], environment: dict[str, str]
-) -> Incident:
-    return Incident(redis_client, client, environment)
 
 
 def killed_mid_move(

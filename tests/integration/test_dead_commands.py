@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymongo import MongoClient
-from redis import Redis
 
 from ledgerctl.domain.payload import digest
 from ledgerctl.operations.dead import look
@@ -20,13 +18,6 @@ ITEM_KEYS = {
     "digest", "position", "job_id", "account_id", "attempts",
     "not_before", "error", "failed_at", "state", "verdict",
 }  # fmt: skip
-
-
-@pytest.fixture
-def incident(
-    redis_client: Redis, client: MongoClient[dict[str, Any]], environment: dict[str, str]
-) -> Incident:
-    return Incident(redis_client, client, environment)
 
 
 @pytest.fixture

@@ -11,10 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from pymongo import MongoClient
 from redis import Redis
 
 from ledgerctl.operations.dead_restore import taken_by
@@ -23,13 +21,6 @@ from ledgerctl.stores.dead_letters import DeadLetters
 from tests.dead_letters import DEAD, RETRY, Incident, unchanged
 
 MANY = int(os.environ.get("LEDGERCTL_TEST_MANY", "10000"))
-
-
-@pytest.fixture
-def incident(
-    redis_client: Redis, client: MongoClient[dict[str, Any]], environment: dict[str, str]
-) -> Incident:
-    return Incident(redis_client, client, environment)
 
 
 @contextmanager
